@@ -222,7 +222,8 @@ namespace {
 constexpr std::array all_actions{
     Action{"retry", ON_SAGAS("retry_sagas", SPREAD)},
     Action{"resume", ON_SAGAS("resume_sagas", SPREAD)},
-    // A batch of one group of the page's problems: sagas after an id, messages the oldest first.
+    // A batch of one group of the page's problems: sagas after an id, messages the oldest first,
+    // without those that have lost their payload, which are refused and stay in the group.
     Action{"retry-group", "SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(r)), '[]')"
                           "  FROM stacksaga.retry_sagas(ARRAY("
                           "           SELECT stacksaga_internal.parked_of_pattern("
@@ -237,6 +238,7 @@ constexpr std::array all_actions{
         "           AND d.cluster = pg_catalog.current_setting('stacksaga.cluster')"
         "           AND stacksaga_internal.error_pattern(coalesce(d.last_error, ''))"
         "               = $1::jsonb ->> 'pattern'"
+        "           AND d.payload IS NOT NULL"
         "         ORDER BY d.dead_since, d.message_id LIMIT 1000) AS m(id),"
         "       LATERAL stacksaga.redrive_message($1::jsonb ->> 'subscription', m.id,"
         "           $1::jsonb ->> 'reason'" PAST ") AS r"

@@ -132,6 +132,12 @@ for my $redrive ([ redrive => message_ids => [$message_id] ], [ 'redrive-group' 
 	is($node->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.dead_messages'), '3', 'which is only a try');
 }
 
+# A message that has lost its payload does not keep the others of its group.
+$node->safe_psql('postgres', qq{UPDATE stacksaga.dead_message SET payload = NULL WHERE message_id = '$message_id'});
+is($site->act('/api/act/redrive-group?dry_run=no', {subscription => 'billing', reason => 'looked at', pattern => $pattern,
+	past_dedupe_retention => JSON::PP::true}, \%alice), 200, 'a group with a message that cannot be delivered is redriven');
+is($node->safe_psql('postgres', 'SELECT message_id FROM stacksaga.dead_messages'), $message_id, 'but for that message');
+
 # Logged out, the session and its token are old.
 is($site->act('/api/logout', {}, {%alice, 'x-csrf-token' => ''}), 403, 'nobody else can log her out');
 is($site->act('/api/logout', {}, \%alice), 200, 'she can');
