@@ -148,7 +148,7 @@ installcheck: export PGOPTIONS := -c dynamic_library_path=$(CURDIR)/$(dir $(TEST
 .PHONY: packages demo quick test test-all without-pch unit regress isolation property tap docs examples lint model sim truth truth-program mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
         coordinator man install-coordinator screenshots demo-programs cmake sweep crash-points test-versions \
-        dist test-packages release-check
+        dist test-packages release release-check
 
 packages:
 	@test/tools/install-packages
@@ -279,6 +279,10 @@ test-packages:
 # What `git archive` makes of the commit, for PGXN and as the source of packages.
 dist:
 	@test/tools/dist
+
+# All that is published, in build/release: about an hour and a half, as root.
+release:
+	@test/tools/release $(SUITES)
 
 release-check: all
 	@test/tools/release-check
