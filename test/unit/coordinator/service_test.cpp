@@ -34,9 +34,9 @@ TEST(Notifier, NotifiesAnAbstractSocket) {
 }
 
 TEST(Notifier, SaysNothingWhereNobodyListens) {
-    const std::string too_long(200, 'x');
+    const std::string too_long = "/" + std::string(200, 'x');
     for (const char *path :
-         {static_cast<const char *>(nullptr), "", "@", "relative", ("/" + too_long).c_str()})
+         {static_cast<const char *>(nullptr), "", "@", "relative", too_long.c_str()})
         EXPECT_FALSE(Notifier(path).is_heard());
 }
 
