@@ -276,15 +276,21 @@ void Loaded::store_effect(const core::Effect &e) {
 
 void Loaded::send(const core::ChildRequest &request) {
     Stored &c = state_.saga[1];
-    if (request.kind == core::ChildRequest::Kind::compensate) {
+    switch (request.kind) {
+    case core::ChildRequest::Kind::compensate:
         if (c.exists != 0)
             c.notices |= request_notice;
-        return;
+        break;
+    case core::ChildRequest::Kind::look:
+        state_.saga[0].notices |= static_cast<Byte>(1 << plans_.child_step());
+        break;
+    case core::ChildRequest::Kind::start:
+        c = {};
+        c.run = byte_of(request.run);
+        std::memset(&state_.truth[1], 0, sizeof(state_.truth[1]));
+        start(plans_, state_, 1);
+        break;
     }
-    c = {};
-    c.run = byte_of(request.run);
-    std::memset(&state_.truth[1], 0, sizeof(state_.truth[1]));
-    start(plans_, state_, 1);
 }
 
 void Loaded::heed_parent() {
