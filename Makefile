@@ -41,9 +41,11 @@ UPGRADES    := $(wildcard extension/sql/upgrade/*--*.sql)
 UPDATES     := $(patsubst %,extension/stacksaga--%--$(EXTVERSION).sql,$(foreach step,$(notdir $(UPGRADES)),$(firstword $(subst --, ,$(step)))))
 
 # For `make installcheck` against a server of one's own; the targets below use private servers.
-# What these print names the superuser postgres; OTHER_SUPERUSER=yes leaves them out, as where a package is built.
+# What these print names the superuser postgres; OTHER_SUPERUSER=yes leaves them out, as where a package is built, and
+# those that want the tests' own module: there the server has a dynamic_library_path already, to the package's files.
 NAMES_POSTGRES := define_versions outbox_alter parked_sagas saga_handlers saga_redact schedule
-REGRESS        := $(filter-out $(if $(OTHER_SUPERUSER),$(NAMES_POSTGRES)),$(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql))))
+WANTS_MODULE   := ring_hand_over ring_ownership
+REGRESS        := $(filter-out $(if $(OTHER_SUPERUSER),$(NAMES_POSTGRES) $(WANTS_MODULE)),$(patsubst sql/%.sql,%,$(sort $(wildcard sql/*.sql))))
 REGRESS_OPTS   = --load-extension=stacksaga
 ISOLATION      := $(patsubst test/isolation/specs/%.spec,%,$(sort $(wildcard test/isolation/specs/*.spec)))
 ISOLATION_OPTS = --inputdir=test/isolation --outputdir=test/isolation --load-extension=stacksaga \
@@ -142,8 +144,10 @@ extension/stacksaga--%--$(EXTVERSION).sql: extension/sql/update.sh $(UPGRADES) $
 	@mv $@.new $@
 
 # A server of one's own finds the module where it was built.
+ifndef OTHER_SUPERUSER
 installcheck: $(TESTING)
 installcheck: export PGOPTIONS := -c dynamic_library_path=$(CURDIR)/$(dir $(TESTING)):$$libdir $(value PGOPTIONS)
+endif
 
 .PHONY: packages demo quick test test-all without-pch unit regress isolation property tap docs examples lint model sim truth truth-program mutants \
         chaos proof chaos-heavy chaos-sim chaos-http chaos-outbox chaos-live tidy bench bench-core \
