@@ -62,7 +62,7 @@ AS $$
             OR b.text_bytes > 2 * (SELECT p.setting::bigint FROM pg_settings p WHERE p.name = 'stacksaga.max_payload'))
 $$;
 COMMENT ON FUNCTION stacksaga_internal.large_values IS
-    'Internal: returns the values that cannot be read (text_bytes is NULL), or whose text is longer than twice stacksaga.max_payload, of so many rows of each table';
+    'Internal: returns the values that cannot be read (text_bytes is NULL), or whose text is longer than twice stacksaga.max_payload, of a limited number of rows of each table';
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_values()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)

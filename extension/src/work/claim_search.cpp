@@ -21,10 +21,10 @@ constinit pg::Statement list_held_slots{SLOTS_HELD("$1", "$2", "$3")};
 // fewer.
 constexpr int64 listed_max = 8192;
 
-// A list has so many more than it wants, since the lower ranks have their turns among them.
+// A list has this number more than it wants, since the lower ranks have their turns among them.
 constexpr int32 order_spare = 16;
 
-// A search inside a queue reads so many more than it wants, as some of them may be locked.
+// A search inside a queue reads this number more than it wants, as some of them may be locked.
 constexpr size_t spare = 3;
 
 // So often one of the busy sessions looks for leases that ran out, which a worker settles as well.

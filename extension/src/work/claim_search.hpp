@@ -25,7 +25,7 @@ struct ClaimSearch {
     bool owns_retries = false;
     bool only_compensations = false;
     std::optional<int32> max_running_per_group{};
-    int32 skipped = 0; ///< so many candidates from the head on were tried before
+    int32 skipped = 0; ///< the number of candidates that were tried before, from the head on
     int32 wanted = 0;
     bool is_from_head = false; ///< and not from a place inside, where nothing free was found
 };
@@ -63,7 +63,7 @@ Candidates find_candidates(const ClaimSearch &search);
 
 /// Whether no session has looked for leases that ran out for some time.
 bool is_time_to_settle(const ClaimSearch &search);
-/// Steps whose lease ran out, at most so many.
+/// Steps whose lease ran out, at most the given number.
 std::span<FoundItem> find_expired(const ClaimSearch &search, size_t limit);
 
 /// How many of the candidates another claimer had locked, which decides how long the next list is.

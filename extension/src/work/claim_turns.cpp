@@ -25,7 +25,7 @@ constexpr size_t few_max = 64;
 constexpr int32 visits_max = 256;
 /// So many steps of a group that it may not take a search steps over.
 constexpr int32 passed_max = 64;
-/// A session that has not claimed from groups yet begins so many groups further at most.
+/// A session that has not claimed from groups yet begins at most this number of groups further.
 constexpr int32 first_skip_max = 32;
 
 /// Others may have locked some of the steps of lower ranks that wait longest.

@@ -52,7 +52,7 @@ inline size_t add_reserve(std::span<FoundItem> room, size_t listed, size_t end,
     return end;
 }
 
-/// How much room collect_items() needs for a list of so many.
+/// How much room collect_items() needs for a list of that length.
 inline size_t room_of_list(size_t limit, size_t reserve) {
     return limit + (core::lowest_rank + 1) * reserve;
 }
