@@ -38,7 +38,7 @@ CREATE FUNCTION far.found() RETURNS TABLE (kind text, what text, becomes text, n
                 WHEN becomes - stacksaga.clock_now() BETWEEN '1 hour 58 minutes' AND '2 hours' THEN 'after its delay'
                 WHEN becomes - stacksaga.clock_now() BETWEEN '0' AND '1 hour' THEN 'its next run'
                 ELSE becomes::text END, count(*)
-      FROM stacksaga.reset_instants('the clock') WHERE object LIKE '%far%' OR object ~ ANY (ARRAY(
+      FROM stacksaga.reset_instants('the clock') WHERE object LIKE '%far%' OR object ~ 'key|row' OR object ~ ANY (ARRAY(
            SELECT saga_id::text FROM stacksaga.sagas WHERE saga LIKE 'far%'))
      GROUP BY 1, 2, 3 ORDER BY 1, 2, 3
 $$;
@@ -60,13 +60,17 @@ SELECT count(*) FROM stacksaga.start_saga('far sql') AS a, stacksaga.start_saga(
 SELECT stacksaga.publish('far', '1') IS NOT NULL AS published;
 UPDATE stacksaga.schedule SET next_run = stacksaga.clock_now() + interval '1 hour', due_at = stacksaga.clock_now() + interval '1 hour' WHERE schedule = 'far hourly';
 SELECT stacksaga.run_pending() > 0 AS ran;
+SELECT stacksaga.set_queue('far', rate => 1, rate_interval => '1 hour');
 SELECT count(*) FROM stacksaga.claim_steps('far', 'ahead', 1);
 SELECT outcome FROM stacksaga.idempotency_begin('far', 'key', '{}');
+INSERT INTO stacksaga.kept_row VALUES ('saga', 'far', 'it is referred to', stacksaga.clock_now(), stacksaga.clock_now() + interval '1 hour');
 SELECT stacksaga.accept_message('far', 'message');
 SELECT count(*) FROM stacksaga.receive_messages('far fetched', 'ahead');
 SELECT stacksaga.register_node('far node', 'default', 'default') > 0 AS registered;
 RESET stacksaga.clock_offset;
 
+-- A rate that was used up then would let nothing through for a year.
+SELECT count(*) FROM stacksaga.claim_steps('far', 'now', 9);
 SELECT * FROM far.found();
 SELECT regexp_replace(regexp_replace(detail, '^\d+ ', '(n) '), 'until .*:', 'until ...:') AS detail, fix
   FROM stacksaga.doctor() WHERE check_name = 'instants' ORDER BY 1;
@@ -79,6 +83,11 @@ SELECT action, object, reason FROM stacksaga.operator_actions WHERE object = 'in
 SELECT stacksaga.run_pending() > 0 AS ran;
 SELECT saga, status, count(*) FROM stacksaga.sagas WHERE saga LIKE 'far%' GROUP BY 1, 2 ORDER BY 1, 2;
 SELECT count(*) FROM stacksaga.claim_steps('far', 'after', 10);
+SELECT max(a) <= stacksaga.clock_now() AS counts_as_now FROM stacksaga.queue_claims, unnest(claimed_at) AS a;
+SELECT stacksaga.drop_queue('far');
+SELECT count(*) FROM stacksaga.claim_steps('far', 'after', 10);
+SELECT outcome, attempt FROM stacksaga.idempotency_begin('far', 'key', '{}');
+SELECT stacksaga.clock_now() >= retry_at AS is_tried FROM stacksaga.kept_row;
 SELECT count(*) FROM stacksaga.receive_messages('far fetched', 'after');
 
 SELECT stacksaga.reset_instants(NULL);

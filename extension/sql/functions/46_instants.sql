@@ -143,13 +143,29 @@ AS $$
        FROM clock c, stacksaga.saga s WHERE s.created_at > c.soon AND s.finished_at > c.soon
       LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END)
     UNION ALL
-    (SELECT 'key', format('key "%s" of scope "%s"', k.key, k.scope), k.sweep_at, NULL, NULL, NULL
-       FROM (SELECT * FROM stacksaga.idempotency_key k ORDER BY k.sweep_at DESC LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS k, clock c
-      WHERE k.created_at > c.soon)
+    -- The lease of a key is its own: who begins the key again gets the next one.
+    (SELECT f.kind, format('key "%s" of scope "%s"', k.key, k.scope), f.instant, f.becomes, k.token::bigint, k.key
+       FROM (SELECT * FROM stacksaga.idempotency_key k ORDER BY k.sweep_at DESC LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS k
+      CROSS JOIN clock c
+      CROSS JOIN LATERAL (
+            SELECT 'key', k.sweep_at, NULL::timestamptz WHERE k.created_at > c.soon
+            UNION ALL
+            SELECT 'lease', k.lease_until, c.now
+             WHERE k.completed_at IS NULL AND k.lease_until > c.soon + k.lease_length) AS f(kind, instant, becomes))
     UNION ALL
     (SELECT 'key', format('message "%s" of consumer "%s"', a.message_id, a.consumer), a.expires_at, NULL, NULL, NULL
        FROM (SELECT * FROM stacksaga.accepted_message a ORDER BY a.expires_at DESC LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END) AS a, clock c
       WHERE a.created_at > c.soon)
+    UNION ALL
+    SELECT 'rate', format('claims of queue "%s"', q.queue), f.latest, c.now, q.ring_id::bigint, q.queue
+      FROM clock c, stacksaga.queue_claims q
+     CROSS JOIN LATERAL (SELECT max(a) AS latest FROM unnest(q.claimed_at) AS a) AS f
+     WHERE f.latest > c.soon
+    UNION ALL
+    -- keep_row() tries again an hour later.
+    SELECT 'due', format('row %s of table %s, which retention removes', k.row_key, k.relation), k.retry_at, c.now,
+           NULL, NULL
+      FROM clock c, stacksaga.kept_row k WHERE k.retry_at > c.soon + interval '1 hour'
 $$;
 COMMENT ON FUNCTION stacksaga_internal.far_instants IS
     'Internal: returns the instants of other things than work that no setting explains, and what reset_instants() makes of them';
@@ -193,18 +209,31 @@ BEGIN
           FROM other o WHERE o.kind = 'node' AND n.node = o.name AND n.incarnation = o.id AND NOT dry_run
     ), batch AS (
         UPDATE stacksaga.subscription_position p SET lease_until = o.becomes
-          FROM other o WHERE o.kind = 'lease' AND p.batch_id = o.id AND NOT dry_run
+          FROM other o WHERE o.kind = 'lease' AND o.name IS NULL AND p.batch_id = o.id AND NOT dry_run
     ), retry AS (
         UPDATE stacksaga.message_retry m SET due_at = o.becomes
           FROM other o
          WHERE o.kind = 'due' AND m.subscription_id = o.id AND m.message_id::text = o.name AND m.due_at = o.instant
            AND NOT dry_run
+    ), key AS (
+        UPDATE stacksaga.idempotency_key k SET lease_until = o.becomes
+          FROM other o
+         WHERE o.kind = 'lease' AND k.token OPERATOR(stacksaga.=) o.id::stacksaga.ring_token AND k.key = o.name
+           AND k.lease_until = o.instant AND k.completed_at IS NULL AND NOT dry_run
+    ), rate AS (
+        UPDATE stacksaga.queue_claims q
+           SET claimed_at = ARRAY(SELECT least(a, o.becomes) FROM unnest(q.claimed_at) WITH ORDINALITY AS n(a, place)
+                                   ORDER BY n.place)
+          FROM other o WHERE o.kind = 'rate' AND q.ring_id = o.id AND q.queue = o.name AND NOT dry_run
+    ), kept AS (
+        UPDATE stacksaga.kept_row k SET retry_at = o.becomes
+          FROM other o WHERE o.kind = 'due' AND o.name IS NULL AND k.retry_at = o.instant AND NOT dry_run
     )
     SELECT f.kind, f.object, f.instant, f.becomes FROM far f
     UNION ALL SELECT o.kind, o.object, o.instant, o.becomes FROM other o
      ORDER BY 1, 3, 2;
     IF NOT dry_run THEN
-        PERFORM stacksaga_internal.record_reset(reason, 'due times, leases, schedules and heartbeats');
+        PERFORM stacksaga_internal.record_reset(reason, 'due times, leases, rates, schedules and heartbeats');
     END IF;
 END
 $$;
