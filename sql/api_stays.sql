@@ -21,7 +21,7 @@ await_saga|1|saga_id uuid, timeout interval DEFAULT '00:00:30'::interval|text
 blocked_keys|\N||subscription text, topic text, key text, message_id uuid, blocked_since timestamp with time zone, attempts integer, last_error text, waiting bigint, region text, cluster text
 cancel_saga|2|saga_id uuid, reason text|text
 cancel_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)
-child_step|2|name text, saga text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
+child_step|2|name text, saga text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition
 citus_check|0||TABLE(severity text, problem text, detail text, hint text)
 citus_disable|0||void
 citus_enable|0|shard_count integer DEFAULT 32, sagas boolean DEFAULT false|void
@@ -36,8 +36,8 @@ create_schedule|3|schedule text, saga text, cron text, input jsonb DEFAULT '{}':
 create_subscription|2|subscription text, topic text, handler text DEFAULT NULL::text, stop_on_first_failure boolean DEFAULT true, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, start_at text DEFAULT 'now'::text, fallback text DEFAULT NULL::text, partitions integer DEFAULT 16, successor_of text DEFAULT NULL::text|void
 dead_messages|\N||subscription text, topic text, key text, message_id uuid, dead_since timestamp with time zone, attempts integer, last_error text, payload jsonb, region text, cluster text
 dedupe_state|2|scope text, key text|TABLE(rung text, state text, created_at timestamp with time zone, expires_at timestamp with time zone, detail jsonb)
-define_saga|2|name text, steps stacksaga.step_definition[], deadline interval DEFAULT NULL::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, compensation_retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, on_compensation_failure text DEFAULT 'park'::text|integer
-define_saga_content|6|name text, steps jsonb, deadline interval, retry jsonb, compensation_retry jsonb, on_compensation_failure text|integer
+define_saga|2|name text, steps stacksaga.step_definition[], deadline interval DEFAULT NULL::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, compensation_retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, on_compensation_failure text DEFAULT 'park'::text, on_failure text DEFAULT 'compensate'::text, events_topic text DEFAULT NULL::text, keep interval DEFAULT NULL::interval|integer
+define_saga_content|9|name text, steps jsonb, deadline interval, retry jsonb, compensation_retry jsonb, on_compensation_failure text, on_failure text, events_topic text, keep interval|integer
 definitions|\N||saga text, version integer, is_current boolean, steps integer, definer text, defined_at timestamp with time zone, live_sagas bigint
 discard_message|3|subscription text, message_id uuid, reason text|void
 discarded_messages|\N||subscription text, topic text, key text, message_id uuid, dead_since timestamp with time zone, attempts integer, last_error text, discarded_at timestamp with time zone, discarded_by text, discard_reason text, region text, cluster text
@@ -73,7 +73,7 @@ locate|1|key text|TABLE(token bigint, slot integer, node text, valid_until times
 maintain_outbox|0|at_once boolean DEFAULT false|boolean
 message_error_detail|2|subscription text, message_id uuid|TABLE(attempt integer, detail text, context text)
 message_retries|\N||subscription text, topic text, key text, message_id uuid, state text, attempt integer, due_at timestamp with time zone, failed_since timestamp with time zone, last_error text, region text, cluster text
-message_step|2|name text, topic text, compensation_topic text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, fallback_compensation_topic text DEFAULT NULL::text|stacksaga.step_definition
+message_step|2|name text, topic text, compensation_topic text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, fallback_compensation_topic text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition
 message_transitions|0||TABLE(from_state text, event text, to_state text, sentence text)
 metric_descriptions|0||TABLE(name text, type text, help text)
 metrics|0||TABLE(name text, labels jsonb, value double precision)
@@ -93,7 +93,7 @@ privilege|\N||kind text, object text
 publish|2|topic text, payload jsonb, key text DEFAULT NULL::text, type text DEFAULT NULL::text, headers jsonb DEFAULT '{}'::jsonb, message_id uuid DEFAULT NULL::uuid, deliver_at timestamp with time zone DEFAULT NULL::timestamp with time zone|uuid
 publish_batch|2|topic text, payloads jsonb[], keys text[] DEFAULT NULL::text[], types text[] DEFAULT NULL::text[]|SETOF uuid
 publish_window|7|region text, cluster text, window_start timestamp with time zone, nodes text[], range_starts bigint[], range_ends bigint[], publisher text, agent text DEFAULT NULL::text|bigint
-queue_step|2|name text, queue text, compensable boolean DEFAULT NULL::boolean, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, compensation_queue text DEFAULT NULL::text|stacksaga.step_definition
+queue_step|2|name text, queue text, compensable boolean DEFAULT NULL::boolean, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, compensation_queue text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition
 queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with time zone, paused boolean, max_running integer, max_running_per_group integer, rate integer, rate_interval interval, paused_since timestamp with time zone, pause_reason text, region text, cluster text, completed bigint, failed bigint, suspended_leases bigint
 read_value|2|scope text, key text|TABLE(value jsonb, version bigint)
 receive_messages|2|subscription text, consumer text, max_messages integer DEFAULT 100, lease interval DEFAULT '00:00:30'::interval|SETOF stacksaga.message
@@ -132,11 +132,11 @@ sagas|\N||saga_id uuid, saga text, version integer, key text, status text, curre
 schedules|\N||schedule text, saga text, cron text, timezone text, paused boolean, next_run timestamp with time zone, last_run timestamp with time zone, last_saga_id uuid, catch_up text, overlap text, input jsonb, role text, failures integer, failed_since timestamp with time zone, last_error text, next_attempt timestamp with time zone, paused_since timestamp with time zone, pause_reason text, region text, cluster text, skipped bigint, skipped_since timestamp with time zone
 set_queue|1|queue text, max_running integer DEFAULT NULL::integer, max_running_per_group integer DEFAULT NULL::integer, rate integer DEFAULT NULL::integer, rate_interval interval DEFAULT '00:00:01'::interval|void
 signal_saga|2|saga_id uuid, signal text, payload jsonb DEFAULT '{}'::jsonb, message_id text DEFAULT NULL::text|boolean
-signal_step|2|name text, signal text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
+signal_step|2|name text, signal text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT NULL::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition
 slot|1|token bigint, slots integer DEFAULT 256|integer
 split_range|3|range_start bigint, range_end bigint, parts integer|TABLE(part integer, range_start bigint, range_end bigint)
 split_ring|1|parts integer|TABLE(part integer, range_start bigint, range_end bigint)
-sql_step|2|name text, action text, compensation text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
+sql_step|2|name text, action text, compensation text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition
 stacksaga.batch_size|\N||integer
 stacksaga.cluster|\N||string
 stacksaga.coordination|\N||enum
@@ -163,7 +163,7 @@ status|0||jsonb
 subscriptions|\N||subscription text, topic text, handler text, stop_on_first_failure boolean, lag_messages bigint, lag_seconds double precision, blocked_keys bigint, dead_messages bigint, region text, cluster text, partitions integer
 suspend_saga|2|saga_id uuid, reason text|text
 suspend_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)
-timer_step|2|name text, delay interval, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text|stacksaga.step_definition
+timer_step|2|name text, delay interval, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition
 token|1|key text|bigint
 token_bytes|1|key bytea|bigint
 token_uuid|1|key uuid|bigint

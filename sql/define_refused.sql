@@ -248,15 +248,40 @@ SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step(convert_from('\xff', 
 
 -- The inner function is as strict as its face.
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '{}', NULL, NULL, NULL,
-    'park') $$);
+    'park', 'compensate', NULL, NULL) $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '1', NULL, NULL, NULL,
-    'park') $$);
+    'park', 'compensate', NULL, NULL) $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', 'null', NULL, NULL, NULL,
-    'park') $$);
+    'park', 'compensate', NULL, NULL) $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x', '[[]]', NULL, NULL, NULL,
-    'park') $$);
+    'park', 'compensate', NULL, NULL) $$);
 SELECT * FROM refused.outcome($$ SELECT stacksaga.define_saga_content('x',
-    '[{"name": "a", "kind": "queue", "queue": "q"}]', NULL, NULL, NULL, 'park') $$);
+    '[{"name": "a", "kind": "queue", "queue": "q"}]', NULL, NULL, NULL, 'park',
+    'compensate', NULL, NULL) $$);
+
+-- What it does about failures, events and retention.
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true)] $$, ', on_failure => ''stop''');
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true)] $$, ', on_failure => NULL');
+SELECT * FROM refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true, on_failure => 'continue')] $$);
+CREATE TABLE refused.option (n integer GENERATED ALWAYS AS IDENTITY, argument text);
+INSERT INTO refused.option (argument) VALUES
+    ('events_topic => '''''), ('events_topic => repeat(''x'', 256)'), ('events_topic => ''orders*'''),
+    ('events_topic => e''a\tb'''),
+    ('keep => ''1 month'''), ('keep => ''-1 month'''), ('keep => ''1 month -30 days'''), ('keep => ''-106751992 days''');
+SELECT argument, line
+  FROM refused.option, refused.define($$ ARRAY[stacksaga.queue_step('one', 'q', compensable => true)] $$,
+                                      ', ' || argument) WITH ORDINALITY AS o(line, n)
+ ORDER BY option.n, o.n;
+
+-- Each kind of step has a condition to come.
+CREATE TABLE refused.step (n integer GENERATED ALWAYS AS IDENTITY, step text);
+INSERT INTO refused.step (step) VALUES
+    ('sql_step(''one'', ''shop.f(stacksaga.step_call)'', '), ('queue_step(''one'', ''q'', '), ('signal_step(''one'', ''s'', '),
+    ('timer_step(''one'', ''1 hour'', '), ('message_step(''one'', ''t'', '), ('child_step(''one'', ''c'', ');
+SELECT step, line
+  FROM refused.step, refused.outcome('SELECT stacksaga.' || step || 'skip_unless => ''shop.f(stacksaga.step_call)'')')
+       WITH ORDINALITY AS o(line, n)
+ ORDER BY step.n, o.n;
 
 -- None of all this left anything behind, except the one that was accepted.
 SELECT saga, version, definer FROM stacksaga.saga_definition WHERE saga IN ('refused', 'x', '');

@@ -104,7 +104,8 @@ SELECT w.way, string_agg(DISTINCT outcome(format(w.statement, format('(SELECT va
 SELECT sqlstate FROM huge, held, complete_steps(ARRAY[held.saga_id], ARRAY['a'], ARRAY[held.lease], ARRAY[huge.value]);
 -- A definition may be as large as the default of the setting, whatever that is.
 SELECT outcome($$SELECT define_saga_content('json_text large', jsonb_build_array(to_jsonb(queue_step('a', 'q'))
-                    || jsonb_build_object('signal', small())), NULL, NULL, NULL, 'park')$$);
+                    || jsonb_build_object('signal', small())), NULL, NULL, NULL, 'park',
+                    'compensate', NULL, NULL)$$);
 SET stacksaga.max_payload = 1024;
 SELECT define_saga('json_text long', ARRAY[queue_step('a', 'q', compensable => false), queue_step('b', 'q', compensable => false),
                                            queue_step('c', 'q', compensable => false), timer_step('d', '1 day')]);

@@ -26,6 +26,13 @@ const char *print(Datum interval) {
     return DatumGetCString(DirectFunctionCall1(interval_out, interval));
 }
 
+void refuse_months(Datum interval, const char *argument) {
+    if (DatumGetIntervalP(interval)->month != 0)
+        ereport(ERROR,
+                (errcode(sg400), errmsg("interval \"%s\" must not have months", argument),
+                 errdetail("The value is %s.", print(interval)), errhint("%s", no_months_hint)));
+}
+
 } // namespace
 
 TimestampTz clock_now() {
@@ -71,11 +78,19 @@ core::Length interval_length(Datum datum, const char *argument, bool positive) {
 
 int64 interval_microseconds(Datum datum, const char *argument, bool positive) {
     const core::Length length = interval_length(datum, argument, positive);
-    if (length.months != 0)
-        ereport(ERROR,
-                (errcode(sg400), errmsg("interval \"%s\" must not have months", argument),
-                 errdetail("The value is %s.", print(datum)), errhint("%s", no_months_hint)));
+    refuse_months(datum, argument);
     return length.microseconds;
+}
+
+int64 signed_microseconds(Datum datum, const char *argument) {
+    const Interval &interval = *DatumGetIntervalP(datum);
+    int64 result = 0;
+    if (!is_finite(interval) || !total_microseconds(interval, shortest_month, &result))
+        ereport(ERROR,
+                (errcode(sg400), errmsg("interval \"%s\" is out of range", argument),
+                 errdetail("The value is %s.", print(datum)), errhint("Use a finite interval.")));
+    refuse_months(datum, argument);
+    return result;
 }
 
 Datum interval_of_microseconds(int64 microseconds) {

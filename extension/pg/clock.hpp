@@ -29,6 +29,9 @@ core::Length interval_length(Datum interval, const char *argument, bool positive
 /// The microseconds of an interval that may have no months: SG400 too when it has.
 int64 interval_microseconds(Datum interval, const char *argument, bool positive);
 
+/// The same of an interval that may be negative.
+int64 signed_microseconds(Datum interval, const char *argument);
+
 /// The hint of every refusal of months.
 inline constexpr const char *no_months_hint =
     "Use days, hours and shorter units: a month has 28 to 31 days.";

@@ -66,6 +66,13 @@ constexpr std::optional<CompensationRequest> compensation_request_of(std::string
 
 /// The consequence of a step that has failed for good before an irreversible one is done.
 enum class OnFailure : uint8_t { compensate, park };
+inline constexpr std::array<std::string_view, 2> on_failure_names{"compensate", "park"};
+constexpr std::string_view name_of(OnFailure f) {
+    return on_failure_names[static_cast<size_t>(f)];
+}
+constexpr std::optional<OnFailure> on_failure_of(std::string_view name) {
+    return enum_of<OnFailure>(on_failure_names, name);
+}
 
 /// The source of the statement that a step is done.
 enum class SettledBy : uint8_t {

@@ -24,7 +24,9 @@ CREATE OR REPLACE FUNCTION stacksaga.sql_step(
     effect          text                   DEFAULT NULL,
     compensate_when text                   DEFAULT 'started',
     verify          text                   DEFAULT NULL,
-    fallback        text                   DEFAULT NULL
+    fallback        text                   DEFAULT NULL,
+    on_failure      text                   DEFAULT NULL,
+    skip_unless     text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
 LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_sql_step';
 COMMENT ON FUNCTION stacksaga.sql_step IS
@@ -41,7 +43,9 @@ CREATE OR REPLACE FUNCTION stacksaga.queue_step(
     compensate_when text                   DEFAULT 'started',
     verify          text                   DEFAULT NULL,
     fallback        text                   DEFAULT NULL,
-    compensation_queue text                DEFAULT NULL
+    compensation_queue text                DEFAULT NULL,
+    on_failure      text                   DEFAULT NULL,
+    skip_unless     text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
 LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_queue_step';
 COMMENT ON FUNCTION stacksaga.queue_step IS
@@ -56,7 +60,9 @@ CREATE OR REPLACE FUNCTION stacksaga.signal_step(
     effect          text                   DEFAULT NULL,
     compensate_when text                   DEFAULT 'started',
     verify          text                   DEFAULT NULL,
-    fallback        text                   DEFAULT NULL
+    fallback        text                   DEFAULT NULL,
+    on_failure      text                   DEFAULT NULL,
+    skip_unless     text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
 LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_signal_step';
@@ -72,7 +78,9 @@ CREATE OR REPLACE FUNCTION stacksaga.timer_step(
     effect          text                   DEFAULT NULL,
     compensate_when text                   DEFAULT 'started',
     verify          text                   DEFAULT NULL,
-    fallback        text                   DEFAULT NULL
+    fallback        text                   DEFAULT NULL,
+    on_failure      text                   DEFAULT NULL,
+    skip_unless     text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
 LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_timer_step';
@@ -90,7 +98,9 @@ CREATE OR REPLACE FUNCTION stacksaga.message_step(
     compensate_when text                   DEFAULT 'started',
     verify          text                   DEFAULT NULL,
     fallback        text                   DEFAULT NULL,
-    fallback_compensation_topic text       DEFAULT NULL
+    fallback_compensation_topic text       DEFAULT NULL,
+    on_failure      text                   DEFAULT NULL,
+    skip_unless     text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
 LANGUAGE c STABLE PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'stacksaga_message_step';
 COMMENT ON FUNCTION stacksaga.message_step IS
@@ -105,7 +115,9 @@ CREATE OR REPLACE FUNCTION stacksaga.child_step(
     effect          text                   DEFAULT NULL,
     compensate_when text                   DEFAULT 'started',
     verify          text                   DEFAULT NULL,
-    fallback        text                   DEFAULT NULL
+    fallback        text                   DEFAULT NULL,
+    on_failure      text                   DEFAULT NULL,
+    skip_unless     text                   DEFAULT NULL
 ) RETURNS stacksaga.step_definition
 LANGUAGE c STABLE PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_child_step';
@@ -114,7 +126,7 @@ COMMENT ON FUNCTION stacksaga.child_step IS
 
 CREATE OR REPLACE FUNCTION stacksaga.define_saga_content(
     name text, steps jsonb, deadline interval, retry jsonb, compensation_retry jsonb,
-    on_compensation_failure text
+    on_compensation_failure text, on_failure text, events_topic text, keep interval
 ) RETURNS integer
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' SET extra_float_digits = 1
@@ -128,14 +140,17 @@ CREATE OR REPLACE FUNCTION stacksaga.define_saga(
     deadline                interval               DEFAULT NULL,
     retry                   stacksaga.retry_policy DEFAULT NULL,
     compensation_retry      stacksaga.retry_policy DEFAULT NULL,
-    on_compensation_failure text                   DEFAULT 'park'
+    on_compensation_failure text                   DEFAULT 'park',
+    on_failure              text                   DEFAULT 'compensate',
+    events_topic            text                   DEFAULT NULL,
+    keep                    interval               DEFAULT NULL
 ) RETURNS integer
 LANGUAGE sql VOLATILE PARALLEL UNSAFE
 SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres' SET extra_float_digits = 1
 AS $$
     SELECT stacksaga.define_saga_content(
         name, to_jsonb(steps), deadline, to_jsonb(retry), to_jsonb(compensation_retry),
-        on_compensation_failure)
+        on_compensation_failure, on_failure, events_topic, keep)
 $$;
 COMMENT ON FUNCTION stacksaga.define_saga IS
     'Defines a saga and returns its version: the same content keeps its version, new content gets the next one. The steps run as the role that defines them. Raises SG400 for a definition that is not valid, with the step in DETAIL; SG403 for a saga that another role has defined; SG413';

@@ -69,7 +69,8 @@ CREATE TYPE stacksaga.step_definition AS (
     fallback        text,
     search_path     text,
     compensation_queue text,
-    fallback_compensation_topic text
+    fallback_compensation_topic text,
+    on_failure      text
 );
 COMMENT ON TYPE stacksaga.step_definition IS
     'One step of a saga as define_saga() takes it; made by sql_step(), queue_step() and their like';
@@ -141,6 +142,8 @@ COMMENT ON COLUMN stacksaga.step_definition.compensation_queue IS
     'The queue that its compensation is claimed from; null: its own, where it has one';
 COMMENT ON COLUMN stacksaga.step_definition.fallback_compensation_topic IS
     'The topic of the compensation of a message step that its fallback did; null: compensation_topic';
+COMMENT ON COLUMN stacksaga.step_definition.on_failure IS
+    'What follows when it has failed for good before an irreversible step is done: compensate or park; null: what the saga says';
 
 COMMENT ON COLUMN stacksaga.step_call.saga_id IS 'The id of the saga';
 COMMENT ON COLUMN stacksaga.step_call.saga IS 'The name of the saga';

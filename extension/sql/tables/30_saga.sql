@@ -13,6 +13,9 @@ CREATE TABLE stacksaga.saga_definition (
     compensation_retry      stacksaga.retry_policy NOT NULL,
     on_compensation_failure text NOT NULL CHECK (on_compensation_failure IN ('park', 'continue')),
     defined_at              timestamptz NOT NULL,
+    on_failure              text NOT NULL CHECK (on_failure IN ('compensate', 'park')),
+    events_topic            text,
+    keep                    interval,
     UNIQUE (saga, version)
 );
 CREATE UNIQUE INDEX saga_definition_current ON stacksaga.saga_definition (saga) WHERE is_current;
@@ -26,6 +29,12 @@ COMMENT ON COLUMN stacksaga.saga_definition.deadline IS 'How long a saga may tak
 COMMENT ON COLUMN stacksaga.saga_definition.compensation_retry IS 'The retry policy of compensations';
 COMMENT ON COLUMN stacksaga.saga_definition.on_compensation_failure IS
     'What follows a compensation that failed for good: park, or continue with the others and park then';
+COMMENT ON COLUMN stacksaga.saga_definition.on_failure IS
+    'What follows a step that failed for good before an irreversible one is done, and a deadline: compensate, or park';
+COMMENT ON COLUMN stacksaga.saga_definition.events_topic IS
+    'The topic that changes of the status of its sagas are published to; null: none';
+COMMENT ON COLUMN stacksaga.saga_definition.keep IS
+    'How long its finished sagas stay, negative: for ever; null: as the settings say';
 COMMENT ON COLUMN stacksaga.saga_definition.defined_at IS 'When it was defined';
 COMMENT ON COLUMN stacksaga.saga_definition.content IS
     'The definition as text, which decides whether a definition is new';
@@ -62,6 +71,7 @@ CREATE TABLE stacksaga.definition_step (
     compensate_when  text NOT NULL CHECK (compensate_when IN ('started', 'completed')),
     compensation_queue text,
     fallback_compensation_topic text,
+    on_failure       text NOT NULL CHECK (on_failure IN ('compensate', 'park')),
     PRIMARY KEY (definition_id, step_no)
 );
 COMMENT ON TABLE stacksaga.definition_step IS

@@ -15,6 +15,7 @@
 #include "src/dedupe/dedupe.hpp"
 #include "src/definition/define_step.hpp"
 #include "src/definition/stored_definition.hpp"
+#include "src/outbox/outbox.hpp"
 
 namespace stacksaga {
 
@@ -39,13 +40,16 @@ constinit pg::Select<PolicyColumn> read_policy{
 // Arguments that were added later are part of the content only where they are given, so the same
 // definition keeps its version.
 constinit pg::Statement make_content{
-    "SELECT jsonb_build_object('deadline', $2::interval, 'retry', $3::jsonb,"
+    "SELECT (jsonb_strip_nulls(jsonb_build_object('on_failure', nullif($6::text, 'compensate'),"
+    "         'events_topic', $7::text, 'keep', $8::interval))"
+    "       || jsonb_build_object('deadline', $2::interval, 'retry', $3::jsonb,"
     "         'compensation_retry', $4::jsonb, 'on_compensation_failure', $5::text,"
     "         'steps', (SELECT jsonb_agg(e - 'search_path'"
     "             - CASE e -> 'compensation_queue' WHEN 'null' THEN 'compensation_queue' ELSE '' END"
     "             - CASE e -> 'fallback_compensation_topic'"
-    "                    WHEN 'null' THEN 'fallback_compensation_topic' ELSE '' END ORDER BY n)"
-    "                     FROM jsonb_array_elements($1) WITH ORDINALITY AS s(e, n)))::text"};
+    "                    WHEN 'null' THEN 'fallback_compensation_topic' ELSE '' END"
+    "             - CASE e -> 'on_failure' WHEN 'null' THEN 'on_failure' ELSE '' END ORDER BY n)"
+    "                     FROM jsonb_array_elements($1) WITH ORDINALITY AS s(e, n))))::text"};
 
 // A definition of the caller's; for a superuser, also another role's.
 enum class KnownColumn : uint8_t { definition_id, version, is_current, definer, definer_oid };
@@ -70,9 +74,11 @@ constinit pg::Statement make_current{
 enum class InsertedColumn : uint8_t { definition_id, version };
 constinit pg::Select<InsertedColumn> insert_definition{
     "INSERT INTO stacksaga.saga_definition (saga, version, is_current, content, definer, deadline,"
-    "       compensation_retry, on_compensation_failure, defined_at, definer_oid)"
+    "       compensation_retry, on_compensation_failure, defined_at, definer_oid, on_failure,"
+    "       events_topic, keep)"
     " SELECT $1, coalesce(max(version), 0) + 1, true, $2, $3::name, $4,"
-    "        jsonb_populate_record(NULL::stacksaga.retry_policy, $5), $6, $7, $8"
+    "        jsonb_populate_record(NULL::stacksaga.retry_policy, $5), $6, $7, $8,"
+    "        $9, $10, $11"
     "   FROM stacksaga.saga_definition WHERE saga = $1"
     " RETURNING definition_id, version"};
 constinit pg::Statement insert_step{
@@ -80,10 +86,10 @@ constinit pg::Statement insert_step{
     "       action_oid, compensation, compensation_oid, verify, verify_oid, search_path, queue,"
     "       timeout, effect, compensate_when, retry, signal, delay, child_saga, fallback,"
     "       fallback_oid, topic, compensation_topic, compensation_queue,"
-    "       fallback_compensation_topic)"
+    "       fallback_compensation_topic, on_failure)"
     " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16,"
     "         jsonb_populate_record(NULL::stacksaga.retry_policy, $17), $18, $19, $20, $21, $22,"
-    "         $23, $24, $25, $26)"};
+    "         $23, $24, $25, $26, $27)"};
 constinit pg::Statement refresh_step{
     "UPDATE stacksaga.definition_step"
     "   SET action_oid = $3, compensation_oid = $4, verify_oid = $5, search_path = $6,"
@@ -128,7 +134,7 @@ void insert_steps(int32 definition_id, std::span<const NewStep> steps, pg::Param
             pg::param_datum(JSONBOID, policy.value(0)), pg::param(s.signal), s.delay,
             pg::param(s.child_saga), pg::param(s.fallback), param_oid(s.fallback_function),
             pg::param(s.topic), pg::param(s.compensation_topic), pg::param(s.compensation_queue),
-            pg::param(s.fallback_compensation_topic));
+            pg::param(s.fallback_compensation_topic), pg::param(s.on_failure));
     }
 }
 
@@ -178,6 +184,9 @@ struct DefinitionArguments {
     pg::Param retry;
     pg::Param compensation_retry;
     std::string_view on_compensation_failure;
+    std::string_view on_failure;
+    std::optional<std::string_view> events_topic;
+    pg::Param keep;
     Caller caller; // the current role is not the caller while this is worked on
 };
 
@@ -218,7 +227,8 @@ void require_coordinator() {
 
 int32 define(const DefinitionArguments &a) {
     require_coordinator();
-    std::span<NewStep> steps = read_new_steps(a.steps, a.retry, a.caller.role.oid);
+    std::span<NewStep> steps = read_new_steps(
+        a.steps, {.policy = a.retry, .on_failure = a.on_failure, .definer = a.caller.role.oid});
     pg::Rows policy = effective_policy.run(a.compensation_retry, a.retry);
     pg::Param compensation_policy = pg::param_datum(JSONBOID, policy.value(0));
     check_policy(given_policy(read_policy.run(compensation_policy), 0), "");
@@ -226,7 +236,8 @@ int32 define(const DefinitionArguments &a) {
     pg::Param saga = pg::param(a.saga);
     pg::Param steps_json = pg::param_datum(JSONBOID, a.steps);
     pg::Rows made = make_content.run(steps_json, a.deadline, a.retry, a.compensation_retry,
-                                     pg::param(a.on_compensation_failure));
+                                     pg::param(a.on_compensation_failure), pg::param(a.on_failure),
+                                     pg::param(a.events_topic), a.keep);
     pg::Param content = pg::param(made.text(0));
     pg::Param definer_name = pg::param(std::string_view{a.caller.role.name});
     auto find = [&] {
@@ -246,7 +257,8 @@ int32 define(const DefinitionArguments &a) {
     const auto inserted =
         insert_definition.run(saga, content, definer_name, a.deadline, compensation_policy,
                               pg::param(a.on_compensation_failure), pg::param_time(pg::clock_now()),
-                              pg::param_datum(OIDOID, ObjectIdGetDatum(a.caller.role.oid)));
+                              pg::param_datum(OIDOID, ObjectIdGetDatum(a.caller.role.oid)),
+                              pg::param(a.on_failure), pg::param(a.events_topic), a.keep);
     int32 version = inserted.int4(0, InsertedColumn::version);
     insert_steps(inserted.int4(0, InsertedColumn::definition_id), steps, steps_json, a.retry);
     record_version(a.saga, version);
@@ -260,7 +272,8 @@ pg::Param jsonb_or_null(const pg::Arguments &arguments, int i) {
 } // namespace
 
 // define_saga_content(name text, steps jsonb, deadline interval, retry jsonb,
-//                     compensation_retry jsonb, on_compensation_failure text) -> integer
+//                     compensation_retry jsonb, on_compensation_failure text, on_failure text,
+//                     events_topic text, keep interval) -> integer
 STACKSAGA_FUNCTION(define_saga_content) {
     pg::Arguments arguments(fcinfo);
     DefinitionArguments a{};
@@ -282,6 +295,16 @@ STACKSAGA_FUNCTION(define_saga_content) {
         refuse_definition(
             "", "on_compensation_failure must be park or continue",
             "park stops at the compensation that failed; continue compensates the rest first.");
+    a.on_failure = arguments.required_text(6, "on_failure");
+    if (!core::on_failure_of(a.on_failure))
+        refuse_definition("", psprintf("its on_failure \"%s\" is not known", clip(a.on_failure)),
+                          on_failure_hint);
+    a.events_topic = arguments.optional_text(7);
+    if (a.events_topic)
+        check_topic(*a.events_topic, "events_topic");
+    a.keep = pg::param_datum(INTERVALOID, arguments.datum(8), arguments.is_null(8));
+    if (!arguments.is_null(8))
+        pg::signed_microseconds(arguments.datum(8), "keep");
 
     a.caller = current_caller();
     int32 version = pg::as_owner(

@@ -43,6 +43,7 @@ enum class StepColumn : uint8_t {
     compensation_topic,
     compensation_queue,
     fallback_compensation_topic,
+    on_failure,
     max_attempts,
     initial_interval,
     multiplier,
@@ -55,7 +56,7 @@ constinit pg::Select<StepColumn> read_steps{
     "SELECT s.name, s.kind, s.action, s.compensation, s.queue, s.compensable, s.stage, s.timeout,"
     "       s.effect, s.compensate_when, s.verify, s.search_path, s.fallback, s.signal, s.delay,"
     "       s.saga, s.topic, s.compensation_topic, s.compensation_queue,"
-    "       s.fallback_compensation_topic,"
+    "       s.fallback_compensation_topic, s.on_failure,"
     "       p.max_attempts, p.initial_interval, p.multiplier, p.max_interval, p.jitter,"
     "       p.retry_on, p.never_on"
     "  FROM ROWS FROM (jsonb_to_recordset($1) AS ("
@@ -63,11 +64,11 @@ constinit pg::Select<StepColumn> read_steps{
     "         compensable boolean, stage integer, timeout interval, effect text,"
     "         compensate_when text, verify text, search_path text, fallback text, signal text,"
     "         delay interval, saga text, topic text, compensation_topic text, compensation_queue text,"
-    "         fallback_compensation_topic text, retry jsonb))"
+    "         fallback_compensation_topic text, on_failure text, retry jsonb))"
     "       WITH ORDINALITY AS s(name, kind, action, compensation, queue, compensable, stage,"
     "         timeout, effect, compensate_when, verify, search_path, fallback, signal, delay, saga,"
-    "         topic, compensation_topic, compensation_queue, fallback_compensation_topic, retry,"
-    "         position),"
+    "         topic, compensation_topic, compensation_queue, fallback_compensation_topic,"
+    "         on_failure, retry, position),"
     "       jsonb_to_record(coalesce(nullif(s.retry, 'null'), nullif($2, 'null'),"
     "         to_jsonb(stacksaga.retry_policy()))) AS p("
     "         max_attempts integer, initial_interval interval, multiplier double precision,"
@@ -363,7 +364,15 @@ void read_effect(NewStep &s, const StepRows &rows, uint64 row) {
             "Use started or completed.");
 }
 
-NewStep read_step(const StepRows &rows, uint64 row, Oid definer) {
+void read_on_failure(NewStep &s, const StepRows &rows, uint64 row, std::string_view of_saga) {
+    s.on_failure = rows.optional_text(row, StepColumn::on_failure).value_or(of_saga);
+    if (!core::on_failure_of(s.on_failure))
+        refuse_definition(s.name,
+                          psprintf("its on_failure \"%s\" is not known", clip(s.on_failure)),
+                          on_failure_hint);
+}
+
+NewStep read_step(const StepRows &rows, uint64 row, const SagaDefaults &saga) {
     NewStep s{};
     s.no = static_cast<int16>(row + 1);
     s.name = rows.optional_text(row, StepColumn::name).value_or("");
@@ -377,7 +386,7 @@ NewStep read_step(const StepRows &rows, uint64 row, Oid definer) {
     if (has_control_character(s.name))
         refuse_definition("", psprintf("the name of step %d holds a control character", s.no),
                           "Use letters, digits, spaces and signs that can be printed.");
-    read_kind(s, rows, row, definer);
+    read_kind(s, rows, row, saga.definer);
     s.search_path = rows.optional_text(row, StepColumn::search_path);
     if (!rows.is_null(row, StepColumn::stage)) {
         s.stage_given = rows.int4(row, StepColumn::stage);
@@ -386,6 +395,7 @@ NewStep read_step(const StepRows &rows, uint64 row, Oid definer) {
     }
     read_timeout(s, rows, row);
     read_effect(s, rows, row);
+    read_on_failure(s, rows, row, saga.on_failure);
     check_policy(given_policy(rows, row), s.name);
     return s;
 }
@@ -450,7 +460,7 @@ void check_names_and_pivot(std::span<const NewStep> steps) {
 
 } // namespace
 
-std::span<NewStep> read_new_steps(Datum steps_json, pg::Param saga_policy, Oid definer) {
+std::span<NewStep> read_new_steps(Datum steps_json, const SagaDefaults &saga) {
     pg::Param steps = pg::param_datum(JSONBOID, steps_json);
     Jsonb *list_json = DatumGetJsonbP(steps_json);
     if (!JB_ROOT_IS_ARRAY(list_json) || JB_ROOT_IS_SCALAR(list_json))
@@ -466,10 +476,10 @@ std::span<NewStep> read_new_steps(Datum steps_json, pg::Param saga_policy, Oid d
         refuse_definition("", psprintf("it has more than %d steps", static_cast<int>(steps_max)),
                           "Split it into several sagas.");
     check_definition_text(steps_json, "steps");
-    const auto rows = read_steps.run(steps, saga_policy);
+    const auto rows = read_steps.run(steps, saga.policy);
     auto *list = static_cast<NewStep *>(palloc0(sizeof(NewStep) * rows.count()));
     for (uint64 i = 0; i < rows.count(); ++i)
-        list[i] = read_step(rows, i, definer);
+        list[i] = read_step(rows, i, saga);
     std::span<NewStep> result{list, rows.count()};
     number_stages(result);
     check_names_and_pivot(result);

@@ -26,6 +26,7 @@ struct NewStep {
     pg::Param timeout; ///< interval; null for a signal step without bound
     std::string_view effect;
     std::string_view compensate_when;
+    std::string_view on_failure;
     std::optional<std::string_view> search_path;
 };
 static_assert(std::is_trivially_destructible_v<NewStep>);
@@ -52,8 +53,19 @@ template <class Column> GivenPolicy given_policy(const pg::RowsOf<Column> &rows,
 
 void check_policy(const GivenPolicy &given, std::string_view step);
 
+/// The hint of every refusal of on_failure.
+inline constexpr const char *on_failure_hint =
+    "Use compensate (undo what was done) or park (stop there, for an operator).";
+
+/// The values of the saga that its steps take where they have none of their own, and its definer.
+struct SagaDefaults {
+    pg::Param policy; ///< jsonb
+    std::string_view on_failure;
+    Oid definer;
+};
+
 /// Reads and checks all steps of a jsonb array of step_definition, in the definer's search_path.
-/// Steps without a policy of their own take `saga_policy` (jsonb). Inside with_spi.
-std::span<NewStep> read_new_steps(Datum steps, pg::Param saga_policy, Oid definer);
+/// Inside with_spi.
+std::span<NewStep> read_new_steps(Datum steps, const SagaDefaults &saga);
 
 } // namespace stacksaga

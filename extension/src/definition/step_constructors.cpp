@@ -3,8 +3,10 @@
 // They run with the caller's search_path where they look up names of functions in it.
 #include "core/saga/step_kind.hpp"
 
+#include "pg/errors.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
+#include "src/common/limits.hpp"
 #include "src/definition/stored_definition.hpp"
 #include "src/handler/handler.hpp"
 
@@ -39,9 +41,21 @@ pg::Param function_argument(FunctionCallInfo fcinfo, int i) {
         std::string_view{qualified_signature(pg::view_of_text(fcinfo->args[i].value))});
 }
 
+void refuse_condition(Datum skip_unless) {
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("argument \"skip_unless\" is not supported yet"),
+                    errdetail("The value is \"%s\".", clip(pg::view_of_text(skip_unless))),
+                    errhint("Leave it out, and have the step itself do nothing where the "
+                            "condition does not hold.")));
+}
+
 /// A step whose name is argument 0 and whose common arguments begin at `common`: stage, timeout,
-/// retry, effect, compensate_when, verify, fallback.
+/// retry, effect, compensate_when, verify, fallback. The last two of all are on_failure and
+/// skip_unless.
 Datum make_step(FunctionCallInfo fcinfo, StepKind kind, const OwnColumns &own, int common) {
+    const int skip_unless = fcinfo->nargs - 1;
+    if (!fcinfo->args[skip_unless].isnull)
+        refuse_condition(fcinfo->args[skip_unless].value);
     TupleDesc descriptor;
     if (get_call_result_type(fcinfo, nullptr, &descriptor) != TYPEFUNC_COMPOSITE)
         elog(ERROR, "return type must be a row type");
@@ -69,6 +83,7 @@ Datum make_step(FunctionCallInfo fcinfo, StepKind kind, const OwnColumns &own, i
         pg::param(std::string_view{namespace_search_path}),
         own.compensation_queue,
         own.fallback_compensation_topic,
+        argument(fcinfo, skip_unless - 1),
     };
     Datum values[columns.size()];
     bool nulls[columns.size()];

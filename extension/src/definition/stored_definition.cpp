@@ -53,6 +53,9 @@ enum class HeadColumn : uint8_t {
     definer_oid,
     deadline,
     on_compensation_failure,
+    on_failure,
+    events_topic,
+    keep,
     max_attempts,
     initial_interval,
     multiplier,
@@ -63,6 +66,7 @@ enum class HeadColumn : uint8_t {
 };
 constinit pg::Select<HeadColumn> select_definition{
     "SELECT saga, version, definer::text, definer_oid, deadline, on_compensation_failure,"
+    "       on_failure, events_topic, keep,"
     "       (compensation_retry).max_attempts, (compensation_retry).initial_interval,"
     "       (compensation_retry).multiplier, (compensation_retry).max_interval,"
     "       (compensation_retry).jitter, (compensation_retry).retry_on,"
@@ -94,6 +98,7 @@ enum class StepColumn : uint8_t {
     compensation_topic,
     compensation_queue,
     fallback_compensation_topic,
+    on_failure,
     max_attempts,
     initial_interval,
     multiplier,
@@ -106,7 +111,7 @@ constinit pg::Select<StepColumn> select_steps{
     "SELECT step_no, stage, kind, step, queue, action, action_oid, compensation, compensation_oid,"
     "       verify, verify_oid, search_path, timeout, effect, compensate_when, signal, delay,"
     "       child_saga, fallback, fallback_oid, topic, compensation_topic, compensation_queue,"
-    "       fallback_compensation_topic,"
+    "       fallback_compensation_topic, on_failure,"
     "       (retry).max_attempts, (retry).initial_interval, (retry).multiplier,"
     "       (retry).max_interval, (retry).jitter, (retry).retry_on, (retry).never_on"
     "  FROM stacksaga.definition_step AS s WHERE definition_id = $1 ORDER BY step_no",
@@ -164,6 +169,7 @@ Step read_step(const pg::RowsOf<StepColumn> &rows, uint64 row) {
     s.compensation_topic = text(Column::compensation_topic);
     s.compensation_queue = text(Column::compensation_queue);
     s.fallback_compensation_topic = text(Column::fallback_compensation_topic);
+    s.on_failure = *core::on_failure_of(rows.text(row, Column::on_failure));
     return s;
 }
 
@@ -179,6 +185,10 @@ Definition *read_definition(int32 id) {
     if (!head.is_null(0, HeadColumn::deadline))
         d->deadline = pg::interval_length(head.value(0, HeadColumn::deadline), "deadline", true);
     d->continue_compensating = head.text(0, HeadColumn::on_compensation_failure) == "continue";
+    d->on_failure = *core::on_failure_of(head.text(0, HeadColumn::on_failure));
+    d->events_topic = copy_view(head.optional_text(0, HeadColumn::events_topic).value_or(""));
+    if (!head.is_null(0, HeadColumn::keep))
+        d->keep_us = pg::signed_microseconds(head.value(0, HeadColumn::keep), "keep");
     d->compensation_retry = read_rules(head, 0);
     d->compensation_policy = d->compensation_retry.policy;
 

@@ -28,6 +28,9 @@ struct StepFunctions {
 struct Definition : core::Definition {
     Definer definer;
     RetryRules compensation_retry;
+    std::string_view events_topic; ///< of the changes of a saga's status; empty: none
+    /// How long its finished sagas stay, negative: for ever; nothing: as the settings say.
+    std::optional<int64> keep_us;
     std::span<const StepFunctions> functions; ///< in the order of steps
 
     const StepFunctions &functions_of(const Step &s) const {

@@ -14,6 +14,9 @@ using PartitionSet = std::array<bool, core::partitions_max>;
 
 inline constexpr int topic_bytes_max = 255;
 
+/// SG400 unless messages can be published to it.
+void check_topic(std::string_view topic, const char *argument);
+
 /// The arguments of publish().
 struct NewMessage {
     std::string_view topic;

@@ -19,6 +19,15 @@
 
 namespace stacksaga {
 
+void check_topic(std::string_view topic, const char *argument) {
+    check_name(topic, argument, topic_bytes_max);
+    if (topic.back() == '*')
+        ereport(ERROR,
+                (errcode(pg::sg400), errmsg("argument \"%s\" must not end in *", argument),
+                 errdetail("The value is \"%s\".", clip(topic)),
+                 errhint("Publish to one topic; only a subscription may name many by a *.")));
+}
+
 namespace {
 
 constexpr int batch_max = 100'000;
@@ -30,22 +39,13 @@ int32 ring_of_session() {
     return pg::with_spi([] { return current_ring().ring_id; });
 }
 
-void check_topic(std::string_view topic) {
-    check_name(topic, "topic", topic_bytes_max);
-    if (topic.back() == '*')
-        ereport(ERROR,
-                (errcode(pg::sg400), errmsg("argument \"topic\" must not end in *"),
-                 errdetail("The value is \"%s\".", clip(topic)),
-                 errhint("Publish to one topic; only a subscription may name many by a *.")));
-}
-
 const char *json_text(Datum value) {
     Jsonb *json = DatumGetJsonbP(value);
     return JsonbToCString(nullptr, &json->root, static_cast<int>(VARSIZE(json)));
 }
 
 void check_message(const NewMessage &m) {
-    check_topic(m.topic);
+    check_topic(m.topic, "topic");
     if (m.key)
         check_length(*m.key, "key", key_bytes_max);
     if (m.type)
@@ -133,7 +133,7 @@ void check_element(const pg::Elements &texts, const char *argument, int i, int b
 }
 
 void check_batch(const NewBatch &b) {
-    check_topic(b.topic);
+    check_topic(b.topic, "topic");
     for (int i = 0; i < b.payloads.count; ++i) {
         if (b.payloads.nulls[i])
             ereport(ERROR, (errcode(pg::sg400), errmsg("a payload must not be null"),
