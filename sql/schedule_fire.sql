@@ -145,7 +145,7 @@ SELECT stacksaga.cancel_saga(last_saga_id, 'done with it') FROM stacksaga.schedu
 SELECT stacksaga.drop_schedule('waits');
 SELECT pg_temp.set_clock('2032-03-01 00:00:00Z');
 
--- The days on which clocks change: skipped times run once after the gap, repeated ones at their first.
+-- The days on which clocks change: fixed times run once, intervals whenever the clocks show one of their times.
 CREATE FUNCTION pg_temp.run_through(schedule text, cron text, zone text, first timestamptz, hours integer)
 RETURNS TABLE (utc text, local timestamp) LANGUAGE plpgsql AS $$
 BEGIN

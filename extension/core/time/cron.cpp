@@ -179,10 +179,13 @@ struct CronReader {
             if (!element(part, set))
                 return false;
         }
+        const bool is_any = text.starts_with('*');
+        if (field == CronField::minute || field == CronField::hour)
+            reading.cron.any_minute_or_hour_ |= is_any;
         if (field == CronField::day)
-            reading.cron.any_day_ = text.starts_with('*');
+            reading.cron.any_day_ = is_any;
         if (field == CronField::weekday) {
-            reading.cron.any_weekday_ = text.starts_with('*');
+            reading.cron.any_weekday_ = is_any;
             set = (set | set >> 7) & 0x7f;
         }
         return true;

@@ -34,6 +34,9 @@ class Cron {
 public:
     /// The first local time after `local` that the expression names.
     std::optional<std::int64_t> next(std::int64_t local) const;
+    /// Whether its minute or its hour begins with `*`: it names intervals rather than times of day,
+    /// and keeps them where the clocks change (as in Debian's cron).
+    bool names_intervals() const { return any_minute_or_hour_; }
 
 private:
     friend struct CronReader;
@@ -51,6 +54,7 @@ private:
     /// that either of them names is enough; else both must name it (as in Vixie cron).
     bool any_day_ = false;
     bool any_weekday_ = false;
+    bool any_minute_or_hour_ = false;
 };
 
 /// The fault of an expression.

@@ -33,9 +33,33 @@ template <class Zone> std::int64_t instant_of_local(std::int64_t local, const Zo
     }
 }
 
-/// The first instant after `after` that the expression names in the zone.
+/// The first instant after `after` at which the zone's clocks show a local time that the expression
+/// names: never for one that they skip, and each time for one that they repeat.
+template <class Zone>
+std::optional<std::int64_t> next_shown_instant(const Cron &cron, const Zone &zone,
+                                               std::int64_t after) {
+    std::optional<std::int64_t> local;
+    std::int64_t asked = 0;
+    for (std::int64_t from = after + 1;;) {
+        const OffsetChange change = zone.change_after(from);
+        const std::int64_t before = from + change.offset - 1;
+        // A run that is decades away is searched for once, not again after each change until then.
+        if (!local || before < asked || before >= *local)
+            local = cron.next(asked = before);
+        if (!local)
+            return std::nullopt;
+        if (!change.at || *local - change.offset < *change.at)
+            return *local - change.offset;
+        from = *change.at;
+    }
+}
+
+/// The first instant after `after` at which the expression runs in the zone. A fixed time of day
+/// runs once, also where the clocks skip or repeat it.
 template <class Zone>
 std::optional<std::int64_t> next_instant(const Cron &cron, const Zone &zone, std::int64_t after) {
+    if (cron.names_intervals())
+        return next_shown_instant(cron, zone, after);
     std::optional<std::int64_t> local = cron.next(after + zone.change_after(after).offset);
     while (local) {
         const std::int64_t instant = instant_of_local(*local, zone);

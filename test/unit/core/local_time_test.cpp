@@ -5,6 +5,7 @@
 
 #include <map>
 #include <random>
+#include <string>
 #include <vector>
 
 namespace stacksaga::core {
@@ -69,28 +70,76 @@ std::vector<std::int64_t> instants(const char *cron, const Zone &zone, std::int6
 
 using Instants = std::vector<std::int64_t>;
 
-TEST(LocalTime, SkippedRunsAreOneRunAfterTheGap) {
+TEST(LocalTime, SkippedFixedTimesAreOneRunAfterTheGap) {
     const std::int64_t begin = berlin_forward - hour; // 1:00
     EXPECT_EQ(instants("30 2 * * *", berlin, begin, begin + 4 * hour), Instants{hour});
-    EXPECT_EQ(instants("*/20 2 * * *", berlin, begin, begin + 4 * hour), Instants{hour});
-    EXPECT_EQ(instants("0 * * * *", berlin, begin, begin + 3 * hour),
+    EXPECT_EQ(instants("0-59/20 2 * * *", berlin, begin, begin + 4 * hour), Instants{hour});
+    EXPECT_EQ(instants("*/20 30 2 * * *", berlin, begin, begin + 4 * hour), Instants{hour});
+    EXPECT_EQ(instants("0 0-23 * * *", berlin, begin, begin + 3 * hour),
+              (Instants{hour, 2 * hour, 3 * hour}));
+    const std::int64_t half = lord_howe_forward - hour; // 1:00
+    EXPECT_EQ(instants("0-59/10 2 * * *", lord_howe, half, half + 3 * hour),
+              (Instants{hour, hour + 600, hour + 1200}));
+}
+
+TEST(LocalTime, RepeatedFixedTimesRunAtTheirFirst) {
+    const std::int64_t begin = berlin_back - 2 * hour; // 1:00
+    EXPECT_EQ(instants("30 2 * * *", berlin, begin, begin + 6 * hour), Instants{hour + 1800});
+    EXPECT_EQ(instants("0 0-23 * * *", berlin, begin, begin + 4 * hour),
+              (Instants{hour, 3 * hour, 4 * hour}));
+    EXPECT_EQ(instants("*/30 30 2 * * *", berlin, begin, begin + 6 * hour),
+              (Instants{hour + 1800, hour + 1830}));
+    const std::int64_t half = lord_howe_back - 1800; // 1:30, which is shown again in half an hour
+    EXPECT_EQ(instants("0-59/15 1-2 * * *", lord_howe, half, half + 2 * hour),
+              (Instants{900, hour, hour + 900, hour + 1800, hour + 2700}));
+    // From inside of what is shown for the second time.
+    EXPECT_EQ(instants("0-59/15 0-23 * * *", berlin, berlin_back + 1, berlin_back + hour),
+              Instants{hour - 1});
+}
+
+TEST(LocalTime, SkippedTimesOfAnIntervalDoNotRun) {
+    const std::int64_t begin = berlin_forward - hour; // 1:00
+    EXPECT_EQ(instants("*/20 2 * * *", berlin, begin, begin + 4 * hour), Instants{});
+    EXPECT_EQ(instants("*,30 2 * * *", berlin, begin, begin + 4 * hour), Instants{});
+    EXPECT_EQ(instants("30 * * * *", berlin, begin, begin + 2 * hour),
+              (Instants{1800, hour + 1800}));
+    EXPECT_EQ(instants("0 */2 * * *", berlin, begin, begin + 3 * hour), Instants{2 * hour});
+    EXPECT_EQ(instants("@hourly", berlin, begin, begin + 3 * hour),
               (Instants{hour, 2 * hour, 3 * hour}));
     const std::int64_t half = lord_howe_forward - hour; // 1:00
     EXPECT_EQ(instants("*/10 2 * * *", lord_howe, half, half + 3 * hour),
               (Instants{hour, hour + 600, hour + 1200}));
+    EXPECT_EQ(instants("0 * * * *", lord_howe, half, half + 2 * hour),
+              (Instants{hour + 1800})); // at 2:00 the clocks show 2:30
 }
 
-TEST(LocalTime, RepeatedRunsAreTheirFirst) {
+TEST(LocalTime, RepeatedTimesOfAnIntervalRunEachTime) {
     const std::int64_t begin = berlin_back - 2 * hour; // 1:00
-    EXPECT_EQ(instants("30 2 * * *", berlin, begin, begin + 6 * hour), Instants{hour + 1800});
-    EXPECT_EQ(instants("0 * * * *", berlin, begin, begin + 4 * hour),
-              (Instants{hour, 3 * hour, 4 * hour}));
+    EXPECT_EQ(instants("*/30 2 * * *", berlin, begin, begin + 6 * hour),
+              (Instants{hour, hour + 1800, 2 * hour, 2 * hour + 1800}));
+    EXPECT_EQ(instants("30 */2 * * *", berlin, begin, begin + 4 * hour),
+              (Instants{hour + 1800, 2 * hour + 1800}));
+    EXPECT_EQ(instants("@hourly", berlin, begin, begin + 4 * hour),
+              (Instants{hour, 2 * hour, 3 * hour, 4 * hour}));
     const std::int64_t half = lord_howe_back - 1800; // 1:30, which is shown again in half an hour
-    EXPECT_EQ(instants("*/15 1-2 * * *", lord_howe, half, half + 2 * hour),
-              (Instants{900, hour, hour + 900, hour + 1800, hour + 2700}));
-    // From inside of what is shown for the second time.
-    EXPECT_EQ(instants("*/15 * * * *", berlin, berlin_back + 1, berlin_back + hour),
-              Instants{hour - 1});
+    EXPECT_EQ(instants("*/15 1-2 * * *", lord_howe, half, half + hour),
+              (Instants{900, 1800, 2700, hour}));
+    // The first of what is shown for the second time, also for one who asks from there.
+    EXPECT_EQ(instants("* * * * *", berlin, berlin_back - 1, berlin_back + 61), (Instants{1, 61}));
+    EXPECT_EQ(instants("*/15 * * * *", berlin, berlin_back, berlin_back + hour),
+              (Instants{900, 1800, 2700, hour}));
+}
+
+TEST(LocalTime, ASkippedDay) {
+    // 2011-12-30 10:00 UTC: the clocks of Apia go from the end of the 29th to the 31st.
+    constexpr std::int64_t gap = 1325239200;
+    const Zone apia{-10 * hour, {{gap, 14 * hour}}};
+    EXPECT_EQ(instants("30 8 * * *", apia, gap - hour, gap + 9 * hour),
+              (Instants{hour, hour + 8 * hour + 1800}));
+    EXPECT_EQ(instants("0 */12 * * *", apia, gap - hour, gap + 12 * hour),
+              (Instants{hour, 13 * hour}));
+    EXPECT_EQ(instants("* * 30 12 *", apia, gap - 60, gap + 360 * 86400), Instants{});
+    EXPECT_EQ(instants("0-59 0-23 30 12 *", apia, gap - 60, gap + 360 * 86400), Instants{60});
 }
 
 /// What a clock shows at each minute decides, by a search.
@@ -120,6 +169,34 @@ TEST(LocalTime, AgreesWithAClockThatIsWatched) {
             ASSERT_EQ(found, expected) << "local time " << local << ", round " << round;
             ASSERT_GE(found, last);
             last = found;
+        }
+    }
+}
+
+/// An interval runs whenever a clock shows one of its times, by a search.
+TEST(LocalTime, AnIntervalAgreesWithAClockThatIsWatched) {
+    std::mt19937 random{20110130};
+    constexpr std::int64_t end = 12 * 86400;
+    for (int round = 0; round < 50; ++round) {
+        Zone zone{static_cast<std::int64_t>(random() % 56) * 1800 - 14 * hour, {}};
+        for (std::int64_t at = 86400; at < end;
+             at += static_cast<std::int64_t>(600 + random() % (3 * 1440) * 60))
+            zone.changes.push_back(
+                {at, static_cast<std::int64_t>(random() % 56) * 1800 - 14 * hour});
+        const int hours = static_cast<int>(random() % 24),
+                  minutes = static_cast<int>(random() % 60);
+        for (const std::string text :
+             {std::to_string(minutes) + " * * * *", "*/7 " + std::to_string(hours) + " * * *",
+              std::to_string(minutes) + " */5 */2 * *"}) {
+            const Cron cron = read_cron(text).cron;
+            std::vector<std::int64_t> expected;
+            for (std::int64_t at = 60; at <= end; at += 60) {
+                const std::int64_t local = at + zone.change_after(at).offset;
+                if (cron.next(local - 1) == local)
+                    expected.push_back(at);
+            }
+            EXPECT_EQ(instants(text.c_str(), zone, 0, end), expected)
+                << text << ", round " << round;
         }
     }
 }
