@@ -89,6 +89,7 @@ outcome_rules|0||TABLE(rule integer, direction text, error_class text, attempts_
 parked_sagas|\N||saga_id uuid, saga text, key text, step text, direction text, since timestamp with time zone, error text, hint text, parent_id uuid
 pause_queue|2|queue text, reason text|void
 pause_schedule|2|schedule text, reason text|void
+pause_subscription|2|subscription text, reason text, until timestamp with time zone DEFAULT NULL::timestamp with time zone|void
 privilege|\N||kind text, object text
 publish|2|topic text, payload jsonb, key text DEFAULT NULL::text, type text DEFAULT NULL::text, headers jsonb DEFAULT '{}'::jsonb, message_id uuid DEFAULT NULL::uuid, deliver_at timestamp with time zone DEFAULT NULL::timestamp with time zone|uuid
 publish_batch|2|topic text, payloads jsonb[], keys text[] DEFAULT NULL::text[], types text[] DEFAULT NULL::text[]|SETOF uuid
@@ -107,6 +108,7 @@ resume_queue|2|queue text, reason text|void
 resume_saga|2|saga_id uuid, reason text|text
 resume_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)
 resume_schedule|2|schedule text, reason text|void
+resume_subscription|2|subscription text, reason text|void
 retry_policy|0|max_attempts integer DEFAULT 10, initial_interval interval DEFAULT '00:00:01'::interval, multiplier double precision DEFAULT 2, max_interval interval DEFAULT '00:05:00'::interval, jitter double precision DEFAULT 0.2, retry_on text[] DEFAULT NULL::text[], never_on text[] DEFAULT NULL::text[]|stacksaga.retry_policy
 retry_saga|2|saga_id uuid, reason text|text
 retry_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)
@@ -160,7 +162,7 @@ stacksaga.workers|\N||integer
 start_saga|1|saga text, input jsonb DEFAULT '{}'::jsonb, key text DEFAULT NULL::text, on_conflict text DEFAULT 'use_existing'::text, run_at timestamp with time zone DEFAULT NULL::timestamp with time zone, deadline interval DEFAULT NULL::interval, headers jsonb DEFAULT '{}'::jsonb, saga_id uuid DEFAULT NULL::uuid, version integer DEFAULT NULL::integer, priority integer DEFAULT 3, group_key text DEFAULT NULL::text, attributes jsonb DEFAULT '{}'::jsonb|TABLE(saga_id uuid, token bigint, created boolean)
 start_sagas|2|saga text, inputs jsonb[], keys text[] DEFAULT NULL::text[], priority integer DEFAULT 3, group_keys text[] DEFAULT NULL::text[], attributes jsonb[] DEFAULT NULL::jsonb[]|TABLE(saga_id uuid, token bigint, created boolean)
 status|0||jsonb
-subscriptions|\N||subscription text, topic text, handler text, stop_on_first_failure boolean, lag_messages bigint, lag_seconds double precision, blocked_keys bigint, dead_messages bigint, region text, cluster text, partitions integer
+subscriptions|\N||subscription text, topic text, handler text, stop_on_first_failure boolean, lag_messages bigint, lag_seconds double precision, blocked_keys bigint, dead_messages bigint, region text, cluster text, partitions integer, paused boolean, paused_since timestamp with time zone, paused_until timestamp with time zone, pause_reason text, released_until timestamp with time zone, release_reason text
 suspend_saga|2|saga_id uuid, reason text|text
 suspend_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)
 timer_step|2|name text, delay interval, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition

@@ -60,6 +60,21 @@ AS 'MODULE_PATHNAME', 'stacksaga_drop_subscription';
 COMMENT ON FUNCTION stacksaga.drop_subscription IS
     'Removes a subscription with its positions, and with discard also with the messages that it has not handled. Raises SG400, SG403 (its functions run as another role), SG404, SG409 (it has unread, waiting or dead messages, or a session works on them)';
 
+CREATE OR REPLACE FUNCTION stacksaga.pause_subscription(
+    subscription text, reason text, until timestamptz DEFAULT NULL
+) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_pause_subscription';
+COMMENT ON FUNCTION stacksaga.pause_subscription IS
+    'From its commit on nothing new of a subscription is delivered, until that instant or resume_subscription(); batches under a lease go on. Raises SG400, SG404, SG409 (it is paused)';
+
+CREATE OR REPLACE FUNCTION stacksaga.resume_subscription(subscription text, reason text)
+RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_resume_subscription';
+COMMENT ON FUNCTION stacksaga.resume_subscription IS
+    'Ends the pause of a subscription. Raises SG400, SG404, SG409 (it is not paused)';
+
 CREATE OR REPLACE FUNCTION stacksaga.receive_messages(
     subscription text,
     consumer     text,

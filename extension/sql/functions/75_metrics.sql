@@ -154,7 +154,11 @@ AS $$
                 SELECT count(*)
                   FROM (SELECT FROM stacksaga.message_retry m
                          WHERE m.subscription_id = s.subscription_id LIMIT 1000) AS held
-                )::double precision)) AS v(name, value)
+                )::double precision),
+           ('stacksaga_subscription_paused',
+            (s.paused_at IS NOT NULL AND (s.paused_until IS NULL
+                                          OR s.paused_until > stacksaga.clock_now()))::integer
+           )) AS v(name, value)
 $$;
 COMMENT ON FUNCTION stacksaga_internal.subscription_metrics IS
     'Internal: returns what metrics() says of subscriptions';
@@ -300,6 +304,7 @@ AS $$
     ('stacksaga_subscription_dead_messages', 'gauge', 'messages that failed for good; 1000 stands for more'),
     ('stacksaga_subscription_held_messages', 'gauge', 'messages that wait for their time, another attempt or their key; 1000 stands for more'),
     ('stacksaga_subscription_lag_seconds', 'gauge', 'for how long the oldest messages have waited that a subscription has not read'),
+    ('stacksaga_subscription_paused', 'gauge', '1 while a subscription is paused, else 0'),
     ('stacksaga_schedules', 'gauge', 'schedules by state: active, failing, paused; 1000 stands for more'),
     ('stacksaga_schedule_lag_seconds', 'gauge', 'for how long the oldest run of a schedule has been due'),
     ('stacksaga_schedule_runs_total', 'counter', 'runs of schedules that started a saga, were skipped for the one before, or failed'),

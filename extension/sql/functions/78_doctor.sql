@@ -204,7 +204,11 @@ AS $$
                   'stacksaga.outbox_retention (%s) they are copied out of the log for it', s.name,
                   date_trunc('second', make_interval(secs => lag)),
                   current_setting('stacksaga.outbox_retention')),
-           CASE WHEN s.handler IS NULL
+           CASE WHEN s.paused_at IS NOT NULL
+                     AND (s.paused_until IS NULL OR s.paused_until > stacksaga.clock_now())
+                THEN format('SELECT stacksaga.resume_subscription(%L, ''...''); -- it is paused',
+                            s.subscription)
+                WHEN s.handler IS NULL
                 THEN format('Start a service that calls stacksaga.receive_messages(%L, ...); or '
                             'stacksaga.drop_subscription(%1$L, discard => true);', s.subscription)
                 ELSE 'SELECT stacksaga.worker_ensure(); -- or stacksaga.run_pending()' END

@@ -156,6 +156,9 @@ CREATE TABLE stacksaga.subscription (
     created_at            timestamptz NOT NULL,
     successor             text COLLATE "C",
     taken_over_at         bigint[],
+    paused_at             timestamptz,
+    paused_until          timestamptz,
+    pause_reason          text,
     UNIQUE (ring_id, subscription)
 );
 COMMENT ON TABLE stacksaga.subscription IS 'One row per subscription of a ring';
@@ -182,6 +185,11 @@ COMMENT ON COLUMN stacksaga.subscription.successor IS
     'The subscription that has taken over from it: it keeps its retries and dead messages, and reads no more';
 COMMENT ON COLUMN stacksaga.subscription.taken_over_at IS
     'How far the subscription that it has taken over from had read: tick and number of each of its partitions; null: its own positions say it';
+COMMENT ON COLUMN stacksaga.subscription.paused_at IS
+    'Since when it is paused, and nothing new of it is delivered; null: it is not';
+COMMENT ON COLUMN stacksaga.subscription.paused_until IS
+    'From when on the pause is over; null: when resume_subscription() ends it';
+COMMENT ON COLUMN stacksaga.subscription.pause_reason IS 'The reason that pause_subscription() was given';
 COMMENT ON COLUMN stacksaga.subscription.created_at IS 'When it was created';
 COMMENT ON COLUMN stacksaga.subscription.content IS
     'Its settings as text, which decides whether create_subscription() repeats them';

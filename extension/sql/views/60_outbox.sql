@@ -82,9 +82,19 @@ SELECT s.subscription,
          WHERE d.subscription_id = s.subscription_id AND d.discarded_at IS NULL) AS dead_messages,
        r.region,
        r.cluster,
-       s.partitions
+       s.partitions,
+       p.paused_at IS NOT NULL AS paused,
+       p.paused_at AS paused_since,
+       p.paused_until,
+       p.pause_reason,
+       NULL::timestamptz AS released_until,
+       NULL::text AS release_reason
   FROM stacksaga.subscription s
-  JOIN stacksaga.ring r ON r.ring_id = s.ring_id,
-       LATERAL stacksaga_internal.outbox_backlog(s.subscription_id) AS b;
+  JOIN stacksaga.ring r ON r.ring_id = s.ring_id
+ CROSS JOIN LATERAL stacksaga_internal.outbox_backlog(s.subscription_id) AS b
+  LEFT JOIN LATERAL (
+       SELECT s.paused_at, s.paused_until, s.pause_reason
+        WHERE s.paused_at IS NOT NULL
+          AND (s.paused_until IS NULL OR s.paused_until > stacksaga.clock_now())) AS p ON true;
 COMMENT ON VIEW stacksaga.subscriptions IS
     'One row per subscription; its lag counts messages that are published and not handled, without dead ones';

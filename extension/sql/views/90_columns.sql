@@ -231,6 +231,13 @@ COMMENT ON COLUMN stacksaga.subscriptions.dead_messages IS 'Messages that have f
 COMMENT ON COLUMN stacksaga.subscriptions.region IS 'The region of the ring';
 COMMENT ON COLUMN stacksaga.subscriptions.cluster IS 'The cluster of the ring';
 COMMENT ON COLUMN stacksaga.subscriptions.partitions IS 'How many consumers it serves at once';
+COMMENT ON COLUMN stacksaga.subscriptions.paused IS 'Whether nothing new of it is delivered';
+COMMENT ON COLUMN stacksaga.subscriptions.paused_since IS 'Since when it is paused';
+COMMENT ON COLUMN stacksaga.subscriptions.paused_until IS 'When the pause is over; null: when resume_subscription() ends it';
+COMMENT ON COLUMN stacksaga.subscriptions.pause_reason IS 'The reason that pause_subscription() was given';
+COMMENT ON COLUMN stacksaga.subscriptions.released_until IS
+    'When the batch that was given back last may be delivered again; null: a batch was acknowledged since, or none was given back';
+COMMENT ON COLUMN stacksaga.subscriptions.release_reason IS 'The reason that was given for it';
 
 COMMENT ON COLUMN stacksaga.operator_actions.at IS 'When it was';
 COMMENT ON COLUMN stacksaga.operator_actions.role_name IS 'The role that acted';

@@ -73,6 +73,19 @@ std::string_view required_reason(const pg::Arguments &arguments, int i) {
     return reason;
 }
 
+std::optional<TimestampTz> optional_until(const pg::Arguments &arguments, int i) {
+    if (arguments.is_null(i))
+        return std::nullopt;
+    const TimestampTz until = DatumGetTimestampTz(arguments.datum(i));
+    if (TIMESTAMP_NOT_FINITE(until) || until <= pg::clock_now())
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"until\" is out of range"),
+                        errdetail("The value is %s.", DatumGetCString(DirectFunctionCall1(
+                                                          timestamptz_out, arguments.datum(i)))),
+                        errhint("Pass an instant in the future, or leave it out for a pause that "
+                                "lasts until it is ended.")));
+    return until;
+}
+
 void record_action(const OperatorAction &a) {
     insert_action.run(pg::param_time(pg::clock_now()), pg::param(acting_role()), on_behalf_of(),
                       pg::param(a.action), pg::param(a.object), pg::param(a.reason),

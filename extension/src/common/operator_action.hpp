@@ -23,6 +23,10 @@ std::string_view object_text(const char *kind, std::string_view name);
 /// The reason of an action, the argument `i`: SG400 when it is null, empty or too long.
 std::string_view required_reason(const pg::Arguments &arguments, int i);
 
+/// Until when a pause lasts, the argument `i`; nothing when it is NULL. SG400 when it is not in the
+/// future, or infinite.
+std::optional<TimestampTz> optional_until(const pg::Arguments &arguments, int i);
+
 struct OperatorAction {
     std::string_view action;
     std::string_view object; ///< what it was done to

@@ -106,7 +106,7 @@ int64 deliver_pending(int32 ring_id, int32 limit) {
     constexpr int32 room_max = 256;
     const TimestampTz now = pg::clock_now();
     int64 count = 0;
-    for (int32 id : subscriptions_with_handlers(ring_id)) {
+    for (int32 id : subscriptions_with_handlers(ring_id, now).ids) {
         const Subscription *s = hold_subscription(id, false);
         Delivered done{.count = 1, .is_left = false};
         while (s != nullptr && done.count > 0 && !done.is_left && count < limit) {

@@ -303,6 +303,8 @@ bool lock_waiting(const Subscription &s, const PartitionSet &waiting) {
 
 Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeIdentity *owner,
                  int32 room, int32 rotation, TimestampTz now, ConsumerShare share) {
+    if (s.is_paused(now))
+        return {};
     std::optional<Positions> hints = read_positions(s.id, s.partitions);
     if (!hints) // it has been dropped meanwhile
         return {};
@@ -355,7 +357,8 @@ Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeId
 
 std::span<Message> gather_fallbacks(const Subscription &s, const PartitionSet &wanted,
                                     const NodeIdentity *owner, int32 limit, TimestampTz now) {
-    if (!s.fallback) // else this would read through all that is due
+    // Without a fallback this would read through all that is due.
+    if (!s.fallback || s.is_paused(now))
         return {};
     auto *messages = static_cast<Message *>(palloc(sizeof(Message) * static_cast<size_t>(limit)));
     size_t count = 0;

@@ -193,7 +193,8 @@ int64 defer_retries(const NodeIdentity &node, int32 subscription_id, TimestampTz
 /// The worker's memory between turns, so that a turn without new messages costs two look-ups.
 struct WorkerState {
     int64 tick = 0;
-    int64 looked_at = 0; ///< when it last looked at every subscription
+    int64 looked_at = 0;   ///< when it last looked at every subscription
+    uint32 looked_for = 0; ///< a hash of which they were: a pause may have ended
     bool is_idle = false;
 };
 constinit NodeMemory<WorkerState> memories{};
@@ -222,12 +223,14 @@ Outlook look(int32 ring_id, MemoryContext memory) {
                               GUC_ACTION_LOCAL, true, 0, false);
         const Ticking ticking = tick_if_due();
         notify_again();
-        std::span<const int32> ids = subscriptions_with_handlers(ring_id);
-        if (ids.empty())
+        const Handled handled = subscriptions_with_handlers(ring_id, pg::clock_now());
+        outlook.next_look = handled.next;
+        if (handled.ids.empty())
             return;
         if (ticking == Ticking::elsewhere)
-            outlook.next_look = pg::time_plus(pg::clock_now(), ticking_interval_us);
-        outlook.subscriptions = copy_to(memory, ids);
+            outlook.next_look =
+                std::min(outlook.next_look, pg::time_plus(pg::clock_now(), ticking_interval_us));
+        outlook.subscriptions = copy_to(memory, handled.ids);
         outlook.tick = last_tick();
         pg::Rows rows = find_next_due.run();
         if (!rows.empty())
@@ -236,10 +239,16 @@ Outlook look(int32 ring_id, MemoryContext memory) {
     return outlook;
 }
 
+uint32 hash_of(std::span<const int32> ids) {
+    return hash_bytes(reinterpret_cast<const unsigned char *>(ids.data()),
+                      static_cast<int>(ids.size_bytes()));
+}
+
 bool may_rest(const WorkerState &state, const Outlook &outlook) {
     const int64 poll_us = static_cast<int64>(pg::settings.poll_interval) * 1000;
-    return state.is_idle && state.tick == outlook.tick && outlook.next_due > pg::clock_now() &&
-           pg::steady_now() - state.looked_at < poll_us;
+    return state.is_idle && state.tick == outlook.tick &&
+           state.looked_for == hash_of(outlook.subscriptions) &&
+           outlook.next_due > pg::clock_now() && pg::steady_now() - state.looked_at < poll_us;
 }
 
 /// Maintains the log from time to time, and spends at most half of the time on a backlog of that.
@@ -360,8 +369,10 @@ DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory)
     maintain_log_at_times(memory);
     DeliveryOutcome outcome{
         .items = 0, .failures = 0, .deferred = 0, .more = false, .next_due = DT_NOEND};
-    if (outlook.subscriptions.empty())
+    if (outlook.subscriptions.empty()) {
+        outcome.next_due = outlook.next_look;
         return outcome;
+    }
     WorkerState &state = memories.of(node);
     if (may_rest(state, outlook)) {
         outcome.next_due = std::min(outlook.next_due, outlook.next_look);
@@ -371,6 +382,7 @@ DeliveryOutcome deliver_messages(const NodeIdentity &node, MemoryContext memory)
         deliver_guarded(node, id, outlook.next_due <= pg::clock_now(), memory, outcome);
     state.tick = outlook.tick;
     state.looked_at = pg::steady_now();
+    state.looked_for = hash_of(outlook.subscriptions);
     state.is_idle = !outcome.more && outcome.next_due == DT_NOEND; // none waits for its pause
     if (outlook.next_due > pg::clock_now())
         outcome.next_due = std::min(outcome.next_due, outlook.next_due);

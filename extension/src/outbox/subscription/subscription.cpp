@@ -16,12 +16,17 @@ namespace stacksaga {
 
 namespace {
 
+// -infinity: it is not paused; infinity: until somebody ends the pause.
+#define PAUSED_UNTIL                                                                               \
+    " CASE WHEN paused_at IS NULL THEN '-infinity' ELSE coalesce(paused_until, 'infinity') END"    \
+    " AS paused_until"
 #define SUBSCRIPTION_COLUMNS                                                                                            \
     "SELECT subscription_id, ring_id, subscription, topic, handler, handler_oid, fallback,"                             \
     "       fallback_oid, takes_batch, definer::text, definer_oid, search_path,"                                        \
     "       stop_on_first_failure, start_origin, start_snapshot::text, (retry).max_attempts, (retry).initial_interval," \
     "       (retry).multiplier, (retry).max_interval, (retry).jitter, (retry).retry_on,"                                \
-    "       (retry).never_on, partitions, successor, taken_over_at FROM stacksaga.subscription"
+    "       (retry).never_on, partitions, successor, taken_over_at," PAUSED_UNTIL                                       \
+    " FROM stacksaga.subscription"
 enum class SubscriptionColumn : uint8_t {
     subscription_id,
     ring_id,
@@ -48,13 +53,15 @@ enum class SubscriptionColumn : uint8_t {
     partitions,
     successor,
     taken_over_at,
+    paused_until,
 };
 constinit pg::Select<SubscriptionColumn> find_by_name{SUBSCRIPTION_COLUMNS
                                                       " WHERE ring_id = $1 AND subscription = $2"};
 constinit pg::Select<SubscriptionColumn> find_by_id{SUBSCRIPTION_COLUMNS
                                                     " WHERE subscription_id = $1"};
-constinit pg::Statement list_with_handlers{
-    "SELECT subscription_id FROM stacksaga.subscription"
+enum class ServedColumn : uint8_t { subscription_id, paused_until };
+constinit pg::Select<ServedColumn> list_with_handlers{
+    "SELECT subscription_id," PAUSED_UNTIL " FROM stacksaga.subscription"
     " WHERE ring_id = ANY ($1) AND (handler IS NOT NULL OR fallback IS NOT NULL)"
     " ORDER BY subscription_id"};
 
@@ -85,6 +92,7 @@ const Subscription *read_subscription(const pg::RowsOf<SubscriptionColumn> &rows
     s->stop_on_first_failure = rows.boolean(0, Column::stop_on_first_failure);
     s->retry = read_rules(rows, 0);
     s->partitions = rows.int4(0, Column::partitions);
+    s->paused_until = rows.time(0, Column::paused_until);
     const bool is_prefix = s->topic.back() == '*';
     s->filter = {.ring_id = s->ring_id,
                  .partitions = s->partitions,
@@ -128,12 +136,20 @@ const Subscription *hold_subscription(int32 subscription_id, bool wait) {
     return hold_settings(subscription_id, wait) ? find_subscription(subscription_id) : nullptr;
 }
 
-std::span<const int32> subscriptions_with_handlers(int32 ring_id) {
-    pg::Rows rows = list_with_handlers.run(pg::param_array(served_rings(ring_id)));
+Handled subscriptions_with_handlers(int32 ring_id, TimestampTz now) {
+    const auto rows = list_with_handlers.run(pg::param_array(served_rings(ring_id)));
     auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));
-    for (uint64 i = 0; i < rows.count(); ++i)
-        ids[i] = rows.int4(i);
-    return {ids, static_cast<size_t>(rows.count())};
+    Handled handled{.ids = {}, .next = DT_NOEND};
+    size_t count = 0;
+    for (uint64 i = 0; i < rows.count(); ++i) {
+        const TimestampTz paused_until = rows.time(i, ServedColumn::paused_until);
+        if (paused_until > now)
+            handled.next = std::min(handled.next, paused_until);
+        else
+            ids[count++] = rows.int4(i, ServedColumn::subscription_id);
+    }
+    handled.ids = {ids, count};
+    return handled;
 }
 
 } // namespace stacksaga

@@ -24,6 +24,10 @@ struct Subscription {
     LogFilter filter;
     core::Snapshot start;
     std::string_view successor; ///< it has taken over; empty: none has
+    TimestampTz paused_until;   ///< DT_NOBEGIN: it is not paused
+
+    /// Nothing new of it is delivered.
+    bool is_paused(TimestampTz now) const { return paused_until > now; }
 };
 static_assert(std::is_trivially_destructible_v<Subscription>);
 
@@ -39,7 +43,13 @@ const Subscription *find_subscription(int32 subscription_id);
 /// nullptr also, without `wait`, when another session is altering it.
 const Subscription *hold_subscription(int32 subscription_id, bool wait);
 
-/// The numbers of the subscriptions of a ring that have a handler or a fallback.
-std::span<const int32> subscriptions_with_handlers(int32 ring_id);
+struct Handled {
+    std::span<const int32> ids;
+    TimestampTz next; ///< when the next pause ends
+};
+
+/// The numbers of the subscriptions of a ring that have a handler or a fallback, without those that
+/// are paused.
+Handled subscriptions_with_handlers(int32 ring_id, TimestampTz now);
 
 } // namespace stacksaga
