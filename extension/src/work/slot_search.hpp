@@ -38,7 +38,7 @@ public:
     /// statements.
     SlotSearch(Scope &scope, pg::IndexReader *usual, pg::IndexReader *by_rank)
         : scope_(scope), usual_(usual), by_rank_(by_rank),
-          is_read_(static_cast<bool *>(palloc(sizeof(bool) * static_cast<size_t>(scope.slots)))),
+          is_read_(static_cast<uint8 *>(palloc(static_cast<size_t>(scope.slots)))),
           ranks_(usual != nullptr ? 0 : ranks_for_workers(scope.ring_id)) {}
 
     /// The first due items of the rank, in the order of due_at.
@@ -65,14 +65,22 @@ private:
 
     void read_index() {
         from_ = scope_.begin(rank_);
-        std::fill_n(is_read_, scope_.slots, false);
+        memset(is_read_, 0, static_cast<size_t>(scope_.slots));
         const SlotRange range = scope_.slots_of(rank_);
-        for (int32 i = 0; i < range.end - range.first && !(Scope::in_turns && is_full()); ++i) {
+        unread_ = range.end - range.first;
+        // The first seek reads all slots where little is due, so a step for each would cost more.
+        for (int32 i = 0; unread_ > 0 && !(Scope::in_turns && is_full()); ++i) {
             const int32 slot = range.first + (i ^ scope_.rotation);
-            if (!is_read_[slot])
+            if (is_read_[slot] == 0)
                 read_slots(slot, range.end);
         }
         scope_.end(rank_, first_, reader().seen());
+    }
+    /// `end`: none of those before it is read.
+    int32 next_read_slot(int32 slot, int32 end) const {
+        const void *next = memchr(is_read_ + slot, 1, static_cast<size_t>(end - slot));
+        return next == nullptr ? end
+                               : static_cast<int32>(static_cast<const uint8 *>(next) - is_read_);
     }
     void read_slots(int32 slot, int32 range_end);
     pg::IndexReader &reader() const { return rank_ == core::usual_rank ? *usual_ : *by_rank_; }
@@ -90,8 +98,9 @@ private:
     Scope &scope_;
     pg::IndexReader *usual_;
     pg::IndexReader *by_rank_;
-    bool *is_read_; ///< of each slot: nothing more of it is wanted
-    uint32 ranks_;  ///< that statements look for
+    uint8 *is_read_;   ///< of each slot 1 when nothing more of it is wanted
+    int32 unread_ = 0; ///< how many of them are left
+    uint32 ranks_;     ///< that statements look for
     // Of the rank that is read.
     int16 rank_ = 0;
     TimestampTz from_ = DT_NOBEGIN;
@@ -119,9 +128,7 @@ template <class Scope> void SlotSearch<Scope>::seek(int32 slot, int32 last) cons
 }
 
 template <class Scope> void SlotSearch<Scope>::read_slots(int32 slot, int32 range_end) {
-    int32 last = slot;
-    while (from_ == DT_NOBEGIN && last + 1 < range_end && !is_read_[last + 1])
-        ++last;
+    const int32 last = from_ == DT_NOBEGIN ? next_read_slot(slot, range_end) - 1 : slot;
     seek(slot, last);
     int32 end = last + 1; // of the slots of which nothing more is wanted
     int32 unwanted = 0;
@@ -142,7 +149,8 @@ template <class Scope> void SlotSearch<Scope>::read_slots(int32 slot, int32 rang
             break;
         }
     }
-    std::fill(is_read_ + slot, is_read_ + end, true);
+    memset(is_read_ + slot, 1, static_cast<size_t>(end - slot));
+    unread_ -= end - slot;
 }
 
 template <class Scope> void SlotSearch<Scope>::see(TupleTableSlot *row, TimestampTz due_at) {

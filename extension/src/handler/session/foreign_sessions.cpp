@@ -1,6 +1,9 @@
 #include "src/handler/session/foreign_sessions.hpp"
 
+#include "core/common/session_cache.hpp"
+
 #include "pg/statement/attempt.hpp"
+#include "src/handler/catalog_watch.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/handler/session/session_guard.hpp"
 
@@ -39,6 +42,13 @@ std::string_view symbol_of(Oid function) {
     }
     ReleaseSysCache(row);
     return symbol;
+}
+
+// Every function that a statement calls is asked about, also where no handler ever runs.
+bool is_of_dblink(Oid function) {
+    static constinit core::SessionCache<bool, 32> known{};
+    return known.value(
+        function, [&] { return !symbol_of(function).empty(); }, catalog_state());
 }
 
 PGFunction dblink_function(const char *symbol) {
@@ -96,8 +106,7 @@ constinit const pg::TransactionUser foreign_session_events{
 };
 
 void note_function_of_others(Oid function) {
-    const std::string_view symbol = symbol_of(function);
-    if (symbol.empty())
+    if (!is_of_dblink(function))
         return;
     if (running_handler.is_active()) {
         if (has_of_others && !running_handler.is_at_top_level())
@@ -107,7 +116,7 @@ void note_function_of_others(Oid function) {
     }
     if (has_of_handlers) // an error has ended the handler, and the call of run_pending() with it
         close_dblink();
-    has_of_others = has_of_others || symbol == connects;
+    has_of_others = has_of_others || symbol_of(function) == connects;
 }
 
 void close_idle_foreign_sessions() {
