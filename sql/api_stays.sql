@@ -87,7 +87,7 @@ nodes|\N||node text, region text, cluster text, kind text, state text, load doub
 operator_actions|\N||at timestamp with time zone, role_name text, on_behalf_of text, action text, object text, reason text, detail text
 outcome_rules|0||TABLE(rule integer, direction text, error_class text, attempts_left text, has_verify text, irreversible text, outcome text, sentence text, in_doubt text, on_failure text)
 parked_sagas|\N||saga_id uuid, saga text, key text, step text, direction text, since timestamp with time zone, error text, hint text, parent_id uuid
-pause_queue|2|queue text, reason text|void
+pause_queue|2|queue text, reason text, until timestamp with time zone DEFAULT NULL::timestamp with time zone|void
 pause_schedule|2|schedule text, reason text|void
 pause_subscription|2|subscription text, reason text, until timestamp with time zone DEFAULT NULL::timestamp with time zone|void
 privilege|\N||kind text, object text
@@ -95,7 +95,7 @@ publish|2|topic text, payload jsonb, key text DEFAULT NULL::text, type text DEFA
 publish_batch|2|topic text, payloads jsonb[], keys text[] DEFAULT NULL::text[], types text[] DEFAULT NULL::text[]|SETOF uuid
 publish_window|7|region text, cluster text, window_start timestamp with time zone, nodes text[], range_starts bigint[], range_ends bigint[], publisher text, agent text DEFAULT NULL::text|bigint
 queue_step|2|name text, queue text, compensable boolean DEFAULT NULL::boolean, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, compensation_queue text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition
-queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with time zone, paused boolean, max_running integer, max_running_per_group integer, rate integer, rate_interval interval, paused_since timestamp with time zone, pause_reason text, region text, cluster text, completed bigint, failed bigint, suspended_leases bigint
+queues|\N||queue text, waiting bigint, running bigint, oldest_due timestamp with time zone, paused boolean, max_running integer, max_running_per_group integer, rate integer, rate_interval interval, paused_since timestamp with time zone, pause_reason text, region text, cluster text, completed bigint, failed bigint, suspended_leases bigint, paused_until timestamp with time zone
 read_value|2|scope text, key text|TABLE(value jsonb, version bigint)
 receive_messages|2|subscription text, consumer text, max_messages integer DEFAULT 100, lease interval DEFAULT '00:00:30'::interval|SETOF stacksaga.message
 redact_saga|2|saga_id uuid, reason text|void

@@ -41,7 +41,11 @@ class Model:
         self.max_running = self.per_group = self.rate = None
         self.interval = HOUR
         self.claims = []  # (instant, number)
-        self.paused = False
+        self.paused_until = 0
+
+    @property
+    def paused(self):
+        return self.now < self.paused_until
 
     def settle(self):
         for step in self.steps.values():
@@ -190,10 +194,17 @@ class Episode:
         self.trace.append(f"limits {m.max_running} {m.per_group} {m.rate} in {m.interval}")
 
     def pause(self):
-        call = "resume_queue" if self.model.paused else "pause_queue"
-        self.sql(f"SELECT stacksaga.{call}(%s, 'a test')", QUEUE)
-        self.model.paused = not self.model.paused
-        self.trace.append(call)
+        m = self.model
+        if m.paused:
+            self.sql("SELECT stacksaga.resume_queue(%s, 'a test')", QUEUE)
+            m.paused_until = 0
+        else:
+            # The clock is never moved to the end of a pause, only behind it.
+            length = self.rng.choice([None, RETRY, 3 * RETRY, 7 * RETRY])
+            self.sql("SELECT stacksaga.pause_queue(%s, 'a test', stacksaga.clock_now() + make_interval(secs => %s))",
+                     QUEUE, length)
+            m.paused_until = math.inf if length is None else m.now + length
+        self.trace.append(f"paused until {m.paused_until}")
 
     def look(self):
         """What the view says."""

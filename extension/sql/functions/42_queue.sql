@@ -18,17 +18,45 @@ AS 'MODULE_PATHNAME', 'stacksaga_drop_queue';
 COMMENT ON FUNCTION stacksaga.drop_queue IS
     'Forgets the limits of a queue; a pause stays. Raises SG400, SG404 (it has none)';
 
-CREATE OR REPLACE FUNCTION stacksaga.pause_queue(queue text, reason text) RETURNS void
+CREATE OR REPLACE FUNCTION stacksaga.pause_queue(
+    queue  text,
+    reason text,
+    until  timestamptz DEFAULT NULL
+) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_pause_queue';
 COMMENT ON FUNCTION stacksaga.pause_queue IS
-    'From its commit on nothing but compensations is claimed from a queue, until resume_queue(); leases stay valid. Raises SG400, SG409 (it is paused)';
+    'From its commit on nothing but compensations is claimed from a queue, until an instant or resume_queue(); leases stay valid. Raises SG400, SG409 (it is paused)';
 
 CREATE OR REPLACE FUNCTION stacksaga.resume_queue(queue text, reason text) RETURNS void
 LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS 'MODULE_PATHNAME', 'stacksaga_resume_queue';
 COMMENT ON FUNCTION stacksaga.resume_queue IS
     'Ends the pause of a queue. Raises SG400, SG409 (it is not paused)';
+
+CREATE OR REPLACE FUNCTION stacksaga_internal.is_paused(paused_at timestamptz, paused_until timestamptz)
+RETURNS boolean
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT paused_at IS NOT NULL AND coalesce(paused_until > stacksaga.clock_now(), true)
+$$;
+COMMENT ON FUNCTION stacksaga_internal.is_paused IS
+    'Internal: returns whether a pause that began and may have an end is in force';
+
+-- A row whose pause has ended is left until the next change of the queue.
+CREATE OR REPLACE FUNCTION stacksaga_internal.queue_settings()
+RETURNS SETOF stacksaga.queue
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 10 SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT q.ring_id, q.queue, q.max_running, q.max_running_per_group, q.rate, q.rate_interval,
+           CASE WHEN p.is_paused THEN q.paused_at END, CASE WHEN p.is_paused THEN q.pause_reason END,
+           CASE WHEN p.is_paused THEN q.paused_until END
+      FROM stacksaga.queue q
+     CROSS JOIN LATERAL stacksaga_internal.is_paused(q.paused_at, q.paused_until) AS p(is_paused)
+     WHERE p.is_paused OR coalesce(q.max_running, q.max_running_per_group, q.rate) IS NOT NULL
+$$;
+COMMENT ON FUNCTION stacksaga_internal.queue_settings IS
+    'Internal: returns the queues that have limits or are paused now, without pauses that have ended';
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.queue_names()
 RETURNS TABLE (ring_id integer, region text, cluster text, queue text)
@@ -43,7 +71,7 @@ AS $$
        AND q.queue IS NOT NULL
     UNION
     SELECT r.ring_id, r.region, r.cluster, q.queue
-      FROM stacksaga.ring r JOIN stacksaga.queue q USING (ring_id)
+      FROM stacksaga.ring r JOIN stacksaga_internal.queue_settings() AS q USING (ring_id)
     UNION
     SELECT r.ring_id, r.region, r.cluster, w.queue
       FROM stacksaga.ring r, stacksaga_internal.queues_with_work(r.ring_id) AS w(queue)
@@ -216,10 +244,11 @@ AS $$
                   ORDER BY w.rank)
       FROM (SELECT coalesce(w.queue, q.queue) AS queue, w.due_at
               FROM stacksaga_internal.oldest_due_of_queues(queue_states.ring_id) AS w
-              FULL JOIN (SELECT q.queue FROM stacksaga.queue q
+              FULL JOIN (SELECT q.queue FROM stacksaga_internal.queue_settings() AS q
                           WHERE q.ring_id = queue_states.ring_id) AS q ON q.queue = w.queue
              ORDER BY q.queue IS NULL, w.due_at, 1 LIMIT 100) AS n
-      LEFT JOIN stacksaga.queue q ON q.ring_id = queue_states.ring_id AND q.queue = n.queue
+      LEFT JOIN stacksaga_internal.queue_settings() AS q
+        ON q.ring_id = queue_states.ring_id AND q.queue = n.queue
 $$;
 COMMENT ON FUNCTION stacksaga_internal.queue_states IS
     'Internal: returns the queues of a ring that status() and metrics() name: their settings, what runs, and what waits of each rank';

@@ -42,7 +42,7 @@ AS $$
                END
           FROM ring r
          CROSS JOIN stacksaga_internal.oldest_due_of_queues(r.ring_id) AS q
-          LEFT JOIN stacksaga.queue l ON l.ring_id = r.ring_id AND l.queue = q.queue
+          LEFT JOIN stacksaga_internal.queue_settings() AS l ON l.ring_id = r.ring_id AND l.queue = q.queue
     )
     SELECT CASE WHEN overdue < 600 THEN 'warning' ELSE 'error' END, 'overdue',
            format('%s has been due for %s', what, date_trunc('second', make_interval(secs => overdue))),
@@ -322,7 +322,7 @@ AS $$
                            CASE WHEN r.region <> stacksaga_internal.setting('region')
                                   OR r.cluster <> stacksaga_internal.setting('cluster')
                                 THEN format(' of ring (%s, %s)', r.region, r.cluster) END) AS name
-          FROM stacksaga.queue q JOIN stacksaga.ring r USING (ring_id)
+          FROM stacksaga_internal.queue_settings() AS q JOIN stacksaga.ring r USING (ring_id)
     )
     SELECT 'warning', 'queues', format(
                '%s has been paused for %s ("%s"): %s steps wait', l.name,

@@ -64,6 +64,7 @@ AS $$
                'max_running', (q.settings).max_running)
            || CASE WHEN (q.settings).queue IS NULL THEN '{}' ELSE jsonb_build_object(
                'paused_since', (q.settings).paused_at, 'pause_reason', (q.settings).pause_reason,
+               'paused_until', (q.settings).paused_until,
                'max_running_per_group', (q.settings).max_running_per_group,
                'rate', (q.settings).rate,
                'rate_interval_seconds', extract(epoch FROM (q.settings).rate_interval),

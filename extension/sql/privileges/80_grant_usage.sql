@@ -19,7 +19,7 @@ SELECT kind, object
         ('{operator,support,monitor}', '{saga_error_groups,parked_of_pattern,message_error_groups,error_pattern}'),
         ('{operator,support,monitor}', '{traced_sagas,saga_spans,hold_span_export}'),
         ('{operator,support}', '{set_queue,drop_queue,pause_queue,resume_queue}'),
-        ('{operator,support,monitor}', '{queues,queue_names,queue_counts,waiting_by_rank,running_in_queue,suspended_leases}'),
+        ('{operator,support,monitor}', '{queues,queue_names,queue_settings,is_paused,queue_counts,waiting_by_rank,running_in_queue,suspended_leases}'),
         -- Schedules
         ('{operator}', '{create_schedule,drop_schedule,fire_schedules}'),
         ('{operator,support}', '{pause_schedule,resume_schedule}'),

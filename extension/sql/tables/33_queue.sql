@@ -10,6 +10,7 @@ CREATE TABLE stacksaga.queue (
     rate_interval         interval,
     paused_at             timestamptz,
     pause_reason          text,
+    paused_until          timestamptz,
     PRIMARY KEY (ring_id, queue)
 );
 COMMENT ON TABLE stacksaga.queue IS 'One row per queue that has limits or is paused';
@@ -20,6 +21,8 @@ COMMENT ON COLUMN stacksaga.queue.max_running_per_group IS
     'How many leases of one group there may be; null: no limit';
 COMMENT ON COLUMN stacksaga.queue.rate_interval IS 'The length of these windows';
 COMMENT ON COLUMN stacksaga.queue.pause_reason IS 'The reason that was given';
+COMMENT ON COLUMN stacksaga.queue.paused_until IS
+    'From when on it is not paused, whatever paused_at says; null: until resume_queue()';
 COMMENT ON COLUMN stacksaga.queue.rate IS 'At most so many claims in any window of rate_interval';
 COMMENT ON COLUMN stacksaga.queue.paused_at IS 'Since when only compensations are claimed';
 

@@ -16,9 +16,10 @@ SELECT n.queue,
        n.cluster,
        c.completed,
        c.failed,
-       (SELECT count(*) FROM stacksaga_internal.suspended_leases(n.ring_id, n.queue, 10000)) AS suspended_leases
+       (SELECT count(*) FROM stacksaga_internal.suspended_leases(n.ring_id, n.queue, 10000)) AS suspended_leases,
+       q.paused_until
   FROM stacksaga_internal.queue_names() AS n
-  LEFT JOIN stacksaga.queue q ON q.ring_id = n.ring_id AND q.queue = n.queue
+  LEFT JOIN stacksaga_internal.queue_settings() AS q ON q.ring_id = n.ring_id AND q.queue = n.queue
  CROSS JOIN LATERAL (
        SELECT least(sum(b.waiting), 10000)::bigint AS waiting, min(b.oldest_due) AS oldest_due
          FROM stacksaga_internal.waiting_by_rank(n.ring_id, n.queue, 10000) AS b) AS w

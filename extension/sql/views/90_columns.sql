@@ -128,6 +128,7 @@ COMMENT ON COLUMN stacksaga.queues.cluster IS 'The cluster of the ring';
 COMMENT ON COLUMN stacksaga.queues.completed IS 'Attempts that this server has seen completed';
 COMMENT ON COLUMN stacksaga.queues.failed IS 'Attempts that this server has seen fail';
 COMMENT ON COLUMN stacksaga.queues.suspended_leases IS 'Leases that do not run out and count for the limits, as their saga is suspended; counted up to 10,000';
+COMMENT ON COLUMN stacksaga.queues.paused_until IS 'From when on it is not paused; null: it is not, or until resume_queue()';
 
 COMMENT ON COLUMN stacksaga.schedules.schedule IS 'The name of the schedule';
 COMMENT ON COLUMN stacksaga.schedules.saga IS 'The saga that it starts';

@@ -86,6 +86,12 @@ std::optional<TimestampTz> optional_until(const pg::Arguments &arguments, int i)
     return until;
 }
 
+std::optional<std::string_view> until_text(std::optional<TimestampTz> until) {
+    if (!until)
+        return std::nullopt;
+    return std::string_view{psprintf("until %s", timestamptz_to_str(*until))};
+}
+
 void record_action(const OperatorAction &a) {
     insert_action.run(pg::param_time(pg::clock_now()), pg::param(acting_role()), on_behalf_of(),
                       pg::param(a.action), pg::param(a.object), pg::param(a.reason),

@@ -26,6 +26,8 @@ std::string_view required_reason(const pg::Arguments &arguments, int i);
 /// Until when a pause lasts, the argument `i`; nothing when it is NULL. SG400 when it is not in the
 /// future, or infinite.
 std::optional<TimestampTz> optional_until(const pg::Arguments &arguments, int i);
+/// As the record of a pause says it; nothing without an end.
+std::optional<std::string_view> until_text(std::optional<TimestampTz> until);
 
 struct OperatorAction {
     std::string_view action;

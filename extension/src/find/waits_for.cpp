@@ -95,8 +95,10 @@ int32 leased_at(TimestampTz now, const WaitingStep &w, std::string_view group, i
 /// The reason why a due step cannot be claimed; nullptr when it can.
 const char *hold_of_queue(const WaitingStep &w, TimestampTz now) {
     QueueLimits limits = limits_of(w.ring_id, *w.queue);
-    if (limits.is_paused && w.direction == core::Direction::act)
-        return "the queue is paused";
+    if (limits.is_paused(now) && w.direction == core::Direction::act)
+        return limits.paused_until == DT_NOEND
+                   ? "the queue is paused"
+                   : psprintf("the queue is paused until %s", time_text(limits.paused_until));
     if (const auto max = limits.max_running; max && leased_at(now, w, "", *max) >= *max)
         return psprintf("max_running %d is reached", *max);
     if (const auto max = limits.max_running_per_group;

@@ -19,7 +19,7 @@ namespace {
 
 enum class QueueColumn : uint8_t { is_paused, is_limited };
 constinit pg::Select<QueueColumn> lock_queue{
-    "SELECT paused_at IS NOT NULL AS is_paused,"
+    "SELECT paused_at IS NOT NULL AND coalesce(paused_until > $3, true) AS is_paused,"
     "       max_running IS NOT NULL OR max_running_per_group IS NOT NULL"
     "       OR rate IS NOT NULL AS is_limited"
     "  FROM stacksaga.queue WHERE ring_id = $1 AND queue = $2 FOR NO KEY UPDATE"};
@@ -30,14 +30,17 @@ constinit pg::Statement write_limits{
     " ON CONFLICT (ring_id, queue) DO UPDATE"
     "   SET max_running = $3, max_running_per_group = $4, rate = $5, rate_interval = $6"};
 constinit pg::Statement pause{
-    "INSERT INTO stacksaga.queue AS q (ring_id, queue, paused_at, pause_reason)"
-    " VALUES ($1, $2, $3, $4)"
-    " ON CONFLICT (ring_id, queue) DO UPDATE SET paused_at = $3, pause_reason = $4"};
-constinit pg::Statement resume{"UPDATE stacksaga.queue SET paused_at = NULL, pause_reason = NULL"
-                               " WHERE ring_id = $1 AND queue = $2"};
+    "INSERT INTO stacksaga.queue AS q (ring_id, queue, paused_at, pause_reason, paused_until)"
+    " VALUES ($1, $2, $3, $4, $5)"
+    " ON CONFLICT (ring_id, queue)"
+    " DO UPDATE SET paused_at = $3, pause_reason = $4, paused_until = $5"};
+constinit pg::Statement resume{
+    "UPDATE stacksaga.queue SET paused_at = NULL, pause_reason = NULL, paused_until = NULL"
+    " WHERE ring_id = $1 AND queue = $2"};
 constinit pg::Statement forget_empty{
     "DELETE FROM stacksaga.queue WHERE ring_id = $1 AND queue = $2 AND max_running IS NULL"
-    "   AND max_running_per_group IS NULL AND rate IS NULL AND paused_at IS NULL"};
+    "   AND max_running_per_group IS NULL AND rate IS NULL"
+    "   AND (paused_at IS NULL OR paused_until <= $3)"};
 constinit pg::Statement forget_claims{
     "DELETE FROM stacksaga.queue_claims WHERE ring_id = $1 AND queue = $2"};
 
@@ -111,7 +114,8 @@ struct Known {
 };
 
 Known lock(int32 ring_id, std::string_view queue) {
-    const auto rows = lock_queue.run(pg::param(ring_id), pg::param(queue));
+    const auto rows =
+        lock_queue.run(pg::param(ring_id), pg::param(queue), pg::param_time(pg::clock_now()));
     if (rows.empty())
         return {};
     return {.is_paused = rows.boolean(0, QueueColumn::is_paused),
@@ -121,7 +125,7 @@ Known lock(int32 ring_id, std::string_view queue) {
 /// Records the change, which holds from the commit of this transaction on, and wakes the services
 /// that wait for the queue.
 void announce(int32 ring_id, std::string_view queue, const OperatorAction &action) {
-    forget_empty.run(pg::param(ring_id), pg::param(queue));
+    forget_empty.run(pg::param(ring_id), pg::param(queue), pg::param_time(pg::clock_now()));
     announce_limits();
     wake_waiters_at_commit(ring_id, queue);
     record_action(action);
@@ -183,18 +187,22 @@ STACKSAGA_FUNCTION(drop_queue) {
     PG_RETURN_VOID();
 }
 
-// pause_queue(queue, reason) -> void
+// pause_queue(queue, reason, until) -> void
 STACKSAGA_FUNCTION(pause_queue) {
     pg::Arguments arguments(fcinfo);
     const std::string_view queue = queue_argument(arguments);
     const std::string_view reason = reason_argument(arguments);
+    const std::optional<TimestampTz> until = optional_until(arguments, 2);
     pg::with_spi([&] {
         const int32 ring_id = current_ring().ring_id;
         require_paused(queue, lock(ring_id, queue), false);
         (void)pause.run(pg::param(ring_id), pg::param(queue), pg::param_time(pg::clock_now()),
-                        pg::param(reason));
+                        pg::param(reason), pg::param_time(until));
         announce(ring_id, queue,
-                 {.action = "pause", .object = object_text("queue", queue), .reason = reason});
+                 {.action = "pause",
+                  .object = object_text("queue", queue),
+                  .reason = reason,
+                  .detail = until_text(until)});
     });
     PG_RETURN_VOID();
 }

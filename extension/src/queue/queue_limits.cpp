@@ -29,6 +29,7 @@ constexpr std::array queue_columns{
     pg::TableColumn{"rate_interval", INTERVALOID, nullable},
     pg::TableColumn{"paused_at", TIMESTAMPTZOID, nullable},
     pg::TableColumn{"pause_reason", TEXTOID, nullable},
+    pg::TableColumn{"paused_until", TIMESTAMPTZOID, nullable},
 };
 constexpr std::array queue_indexes{
     pg::TableIndex{
@@ -140,8 +141,9 @@ QueueLimits read_limits(int32 ring_id, std::string_view queue) {
     QueueLimits limits{.max_running = optional_int4(*row, QueueColumn::max_running),
                        .max_running_per_group =
                            optional_int4(*row, QueueColumn::max_running_per_group),
-                       .rate = optional_int4(*row, QueueColumn::rate),
-                       .is_paused = !row->is_null(QueueColumn::paused_at)};
+                       .rate = optional_int4(*row, QueueColumn::rate)};
+    if (!row->is_null(QueueColumn::paused_at))
+        limits.paused_until = row->optional_time(QueueColumn::paused_until).value_or(DT_NOEND);
     if (limits.rate)
         limits.rate_interval =
             core::longest(*pg::interval_in_range(row->value(QueueColumn::rate_interval), true));

@@ -20,6 +20,7 @@ enum class QueueColumn : uint8 {
     rate_interval,
     paused_at,
     pause_reason,
+    paused_until,
 };
 
 enum class QueueClaimsColumn : uint8 { ring_id = 1, queue, claimed_at, claims };
@@ -32,8 +33,11 @@ struct QueueLimits {
     std::optional<int32> max_running_per_group{};
     std::optional<int32> rate{};
     int64 rate_interval = 0; ///< in microseconds
-    bool is_paused = false;  ///< only compensations are claimed
+    /// Until then only compensations are claimed. DT_NOBEGIN: the queue is not paused; DT_NOEND:
+    /// until it is resumed.
+    TimestampTz paused_until = DT_NOBEGIN;
 
+    bool is_paused(TimestampTz now) const { return now < paused_until; }
     bool has_any() const { return max_running || max_running_per_group || rate; }
 };
 static_assert(std::is_trivially_destructible_v<QueueLimits>);

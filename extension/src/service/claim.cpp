@@ -298,7 +298,7 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
     ClaimSearch search{.ring_id = ring.ring_id,
                        .queue = claim.queue,
                        .now = claim.now,
-                       .only_compensations = claim.limits.is_paused,
+                       .only_compensations = claim.limits.is_paused(claim.now),
                        .max_running_per_group = claim.limits.max_running_per_group};
     if (const std::optional<Claimer> claimer = find_claimer(ring, claim.worker)) {
         claim.node = claimer->node;

@@ -137,6 +137,8 @@ Claimable look(const ClaimSearch &search, const QueueLimits &limits, size_t enou
             look.found.whole_at = std::min(look.found.whole_at, memory.ranks.whole_at());
         }
     }
+    if (search.only_compensations)
+        look.found.next = std::min(look.found.next, limits.paused_until);
     if (room.steps <= 0)
         look.found.next = std::min(look.found.next, room.more_at);
     else if (limits.max_running_per_group && look.found.due > 0)
@@ -153,7 +155,7 @@ Claimable count_claimable(int32 ring_id, std::string_view queue, TimestampTz now
         const ClaimSearch search{.ring_id = ring_id,
                                  .queue = queue,
                                  .now = now,
-                                 .only_compensations = limits.is_paused,
+                                 .only_compensations = limits.is_paused(now),
                                  .max_running_per_group = limits.max_running_per_group,
                                  .wanted = static_cast<int32>(std::min<size_t>(enough, 1000))};
         found = look(search, limits, enough);
