@@ -102,6 +102,7 @@ redact_saga|2|saga_id uuid, reason text|void
 redrive_message|2|subscription text, message_id uuid, reason text DEFAULT NULL::text, past_dedupe_retention boolean DEFAULT false|void
 redrive_messages|1|subscription text, topic text DEFAULT NULL::text, max_messages integer DEFAULT 1000, reason text DEFAULT NULL::text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval, past_dedupe_retention boolean DEFAULT false|TABLE(message_id uuid, topic text, key text, dead_since timestamp with time zone, last_error text)
 register_node|1|node text, region text DEFAULT 'default'::text, cluster text DEFAULT 'default'::text, kind text DEFAULT 'worker'::text, weight double precision DEFAULT 1, agent text DEFAULT NULL::text|bigint
+release_batch|1|batch_id bigint, retry_after interval DEFAULT '00:00:00'::interval, reason text DEFAULT NULL::text|void
 reset_instants|1|reason text, dry_run boolean DEFAULT true|TABLE(kind text, object text, instant timestamp with time zone, becomes timestamp with time zone)
 resolve_step|3|saga_id uuid, step text, outcome text, output jsonb DEFAULT NULL::jsonb, reason text DEFAULT NULL::text, direction text DEFAULT NULL::text|text
 resume_queue|2|queue text, reason text|void

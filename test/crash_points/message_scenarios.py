@@ -152,6 +152,20 @@ class Fetched(MessageScenario):
         answer(client, [*statements, ('SELECT stacksaga.ack_messages(%s)', (batch,))])
 
 
+class GivenBack(Fetched):
+    """A service that gives back every second batch, among them those with a retry."""
+    name = 'messages given back'
+    turn = 0
+
+    def help(self, client, tag):
+        self.turn += 1
+        if self.turn % 2 == 0:
+            super().help(client, tag)
+            return
+        for batch, in client.rows("SELECT DISTINCT batch_id FROM stacksaga.receive_messages('fetched', 'till', 3, '1 second')"):
+            answer(client, [("SELECT stacksaga.release_batch(%s, '10 milliseconds', 'closed')", (batch,))])
+
+
 class Discarded(MessageScenario):
     """A dead message that is discarded lets the later ones of its key go on."""
     name = 'discarded messages'

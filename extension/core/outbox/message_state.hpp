@@ -45,13 +45,15 @@ enum class MessageEvent : std::uint8_t {
     give_up,      ///< it failed for good, and there is no fallback, or the fallback failed
     process_dies, ///< the process of its handler crashed with a batch that it was in
     lose,         ///< its consumer got it alone, and did not answer before its lease ran out
+    give_back,    ///< its consumer has not handled it, and says so
     redrive,      ///< an operator wants it delivered again
     redrive_at,   ///< the same, at its instant of a spread
     discard,      ///< an operator ends it
 };
-inline constexpr std::array<std::string_view, 14> message_event_names{
-    "delay",     "hold",    "release",      "expire", "hand_out", "handled",    "fail",
-    "fall_back", "give_up", "process_dies", "lose",   "redrive",  "redrive_at", "discard"};
+inline constexpr std::array<std::string_view, 15> message_event_names{
+    "delay",   "hold",      "release",   "expire",     "hand_out",
+    "handled", "fail",      "fall_back", "give_up",    "process_dies",
+    "lose",    "give_back", "redrive",   "redrive_at", "discard"};
 
 constexpr std::string_view name_of(MessageState s) {
     return message_state_names[static_cast<std::size_t>(s)];
@@ -110,6 +112,7 @@ inline constexpr auto message_transitions = [] {
         T{S::in_log, E::give_up, S::dead, "it failed for good, and there is no fallback"},
         T{S::in_log, E::process_dies, S::ready, "it is copied out, to be delivered on its own"},
         T{S::in_log, E::lose, S::ready, "it is copied out, and has used up an attempt"},
+        T{S::in_log, E::give_back, S::in_log, "the position of its partition drops the lease"},
         T{S::delayed, E::hold, S::held, "it is due, but an earlier message of its key blocks it"},
         T{S::delayed, E::hand_out, S::leased, "it is due"},
         T{S::delayed, E::handled, S::done, "a handler got it when it was due"},
@@ -138,6 +141,7 @@ inline constexpr auto message_transitions = [] {
           "its consumer failed it for good, or its leases have run out too often"},
         T{S::leased, E::process_dies, S::ready, "it is delivered on its own from now on"},
         T{S::leased, E::lose, S::ready, "it has used up an attempt"},
+        T{S::leased, E::give_back, S::ready, "its consumer gave it back, and the attempt with it"},
         T{S::waiting, E::hold, S::held,
           "its pause is over, but an earlier message of its key blocks it"},
         T{S::waiting, E::hand_out, S::leased, "its pause is over, and a consumer gets it"},
@@ -201,6 +205,7 @@ constexpr bool is_possible(MessageState state, MessageEvent event) {
     case MessageEvent::process_dies: // a message that failed before is in no batch
         return is_deliverable(state) && state != MessageState::waiting;
     case MessageEvent::lose:
+    case MessageEvent::give_back:
         return state == MessageState::in_log || state == MessageState::leased;
     case MessageEvent::redrive:
     case MessageEvent::redrive_at:

@@ -119,8 +119,10 @@ AS $$
     SELECT 'node', format('heartbeat of node "%s"', n.node), n.heartbeat_at, c.now, n.incarnation, n.node
       FROM clock c, stacksaga.node n WHERE n.heartbeat_at > c.soon
     UNION ALL
-    SELECT 'lease', format('batch %s of subscription "%s"', p.batch_id, s.subscription), p.lease_until, c.now,
-           p.batch_id, NULL
+    SELECT CASE WHEN p.batch_id IS NULL THEN 'due' ELSE 'lease' END,
+           format('batch %s of subscription "%s"', coalesce(p.batch_id, p.released_batch), s.subscription),
+           CASE WHEN p.batch_id IS NULL THEN p.released_until ELSE p.lease_until END, c.now,
+           coalesce(p.batch_id, p.released_batch), NULL
       FROM clock c, stacksaga.subscription s
      CROSS JOIN generate_series(0, s.partitions - 1) AS n(partition)
      CROSS JOIN LATERAL (
@@ -128,6 +130,7 @@ AS $$
             WHERE p.subscription_id = s.subscription_id AND p.partition = n.partition::smallint
             ORDER BY p.version DESC LIMIT 1) AS p
      WHERE p.batch_id IS NOT NULL AND p.lease_until > c.soon AND p.written_at > c.soon
+        OR p.batch_id IS NULL AND p.released_until > c.soon + interval '1 hour'
     UNION ALL
     SELECT 'due', format('message %s of subscription "%s"', m.message_id, s.subscription), m.due_at, c.now,
            m.subscription_id::bigint, m.message_id::text
@@ -210,6 +213,9 @@ BEGIN
     ), batch AS (
         UPDATE stacksaga.subscription_position p SET lease_until = o.becomes
           FROM other o WHERE o.kind = 'lease' AND o.name IS NULL AND p.batch_id = o.id AND NOT dry_run
+    ), release AS (
+        UPDATE stacksaga.subscription_position p SET released_until = o.becomes
+          FROM other o WHERE o.kind = 'due' AND o.name IS NULL AND p.released_batch = o.id AND NOT dry_run
     ), retry AS (
         UPDATE stacksaga.message_retry m SET due_at = o.becomes
           FROM other o

@@ -112,6 +112,14 @@ AS 'MODULE_PATHNAME', 'stacksaga_ack_messages';
 COMMENT ON FUNCTION stacksaga.ack_messages IS
     'Acknowledges a batch except for the messages that failed and those held behind them, and returns how many it acknowledged. Raises SG404, SG412 (the lease is lost)';
 
+CREATE OR REPLACE FUNCTION stacksaga.release_batch(
+    batch_id bigint, retry_after interval DEFAULT '0', reason text DEFAULT NULL
+) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_release_batch';
+COMMENT ON FUNCTION stacksaga.release_batch IS
+    'Gives a batch back: its messages keep attempt and order, but for those that failed in it, and no consumer gets its partitions before retry_after. Raises SG400, SG404, SG412 (the lease is lost)';
+
 CREATE OR REPLACE FUNCTION stacksaga.redrive_message(
     subscription          text,
     message_id            uuid,
@@ -180,7 +188,7 @@ COMMENT ON FUNCTION stacksaga_internal.outbox_unread_since IS
 
 CREATE OR REPLACE FUNCTION stacksaga.message_transitions()
 RETURNS TABLE (from_state text, event text, to_state text, sentence text)
-LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 49
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 51
 AS 'MODULE_PATHNAME', 'stacksaga_message_transitions';
 COMMENT ON FUNCTION stacksaga.message_transitions IS
     'Returns what each event does to a message of a subscription in each state, with a sentence for each';

@@ -219,6 +219,10 @@ CREATE TABLE stacksaga.subscription_position (
     consumer        text,
     lost_tick       bigint,
     lost_number     bigint,
+    answered_at     timestamptz,
+    released_batch  bigint,
+    released_until  timestamptz,
+    release_reason  text,
     PRIMARY KEY (subscription_id, partition, version)
 ) WITH (autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 100000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_vacuum_insert_threshold = -1);
@@ -237,6 +241,13 @@ COMMENT ON COLUMN stacksaga.subscription_position.consumer IS 'Who has the batch
 COMMENT ON COLUMN stacksaga.subscription_position.lost_number IS 'See lost_tick';
 COMMENT ON COLUMN stacksaga.subscription_position.lost_tick IS
     'Messages up to (lost_tick, lost_number) were in a batch that its consumer never answered: they may have taken effect';
+COMMENT ON COLUMN stacksaga.subscription_position.answered_at IS
+    'When a batch of the partition was last acknowledged or given back';
+COMMENT ON COLUMN stacksaga.subscription_position.released_batch IS
+    'The batch that was given back, until a consumer has received its messages';
+COMMENT ON COLUMN stacksaga.subscription_position.released_until IS
+    'No consumer gets the partition before, since the last answer gave its batch back';
+COMMENT ON COLUMN stacksaga.subscription_position.release_reason IS 'Why, as its consumer said';
 COMMENT ON COLUMN stacksaga.subscription_position.partition IS
     'The top bits of a token: a message is in the partition that its token falls into';
 COMMENT ON COLUMN stacksaga.subscription_position.tick IS

@@ -87,14 +87,22 @@ SELECT s.subscription,
        p.paused_at AS paused_since,
        p.paused_until,
        p.pause_reason,
-       NULL::timestamptz AS released_until,
-       NULL::text AS release_reason
+       a.released_until,
+       a.release_reason
   FROM stacksaga.subscription s
   JOIN stacksaga.ring r ON r.ring_id = s.ring_id
  CROSS JOIN LATERAL stacksaga_internal.outbox_backlog(s.subscription_id) AS b
   LEFT JOIN LATERAL (
        SELECT s.paused_at, s.paused_until, s.pause_reason
         WHERE s.paused_at IS NOT NULL
-          AND (s.paused_until IS NULL OR s.paused_until > stacksaga.clock_now())) AS p ON true;
+          AND (s.paused_until IS NULL OR s.paused_until > stacksaga.clock_now())) AS p ON true
+  LEFT JOIN LATERAL ( -- the last answer of its consumers
+       SELECT p.released_until, p.release_reason
+         FROM generate_series(0, s.partitions - 1) AS n(partition)
+        CROSS JOIN LATERAL (
+              SELECT * FROM stacksaga.subscription_position p
+               WHERE p.subscription_id = s.subscription_id AND p.partition = n.partition::smallint
+               ORDER BY p.version DESC LIMIT 1) AS p
+        WHERE p.answered_at IS NOT NULL ORDER BY p.answered_at DESC LIMIT 1) AS a ON true;
 COMMENT ON VIEW stacksaga.subscriptions IS
     'One row per subscription; its lag counts messages that are published and not handled, without dead ones';

@@ -8,6 +8,7 @@ inline constexpr int name_bytes_max = 255;        ///< sagas, steps, workers
 inline constexpr int key_bytes_max = 255;         ///< keys of sagas and of the dedupe methods
 inline constexpr int queue_bytes_max = 63;        ///< queues
 inline constexpr int error_bytes_max = 64 * 1024; ///< kept of an error message
+inline constexpr int reason_bytes_max = 4096;     ///< why somebody acted
 inline constexpr int quoted_bytes_max = 80;       ///< of a caller's text inside a message
 
 /// `text` for a message: cut to quoted_bytes_max bytes at a character's border, then printable().

@@ -44,7 +44,6 @@ struct Actions {
     }
 constinit std::array actions{ACTIONS("operator_action"), ACTIONS("schedule_action")};
 constexpr int32 actions_max = 100000;
-constexpr int reason_bytes_max = 4096;
 
 } // namespace
 

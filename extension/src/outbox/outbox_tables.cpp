@@ -73,6 +73,10 @@ constexpr std::array position_columns{
     pg::TableColumn{"consumer", TEXTOID, nullable},
     pg::TableColumn{"lost_tick", INT8OID, nullable},
     pg::TableColumn{"lost_number", INT8OID, nullable},
+    pg::TableColumn{"answered_at", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"released_batch", INT8OID, nullable},
+    pg::TableColumn{"released_until", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"release_reason", TEXTOID, nullable},
 };
 constexpr std::array position_indexes{
     pg::TableIndex{.name = "subscription_position_pkey",

@@ -53,6 +53,10 @@ enum class PositionColumn : uint8 {
     consumer,
     lost_tick,
     lost_number,
+    answered_at,
+    released_batch,
+    released_until,
+    release_reason,
 };
 
 enum class RetryColumn : uint8 {

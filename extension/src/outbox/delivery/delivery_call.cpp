@@ -99,8 +99,10 @@ void move_positions(const Subscription &s, Gathering &g, size_t done, TimestampT
             for (const Message &m : g.messages.first(done))
                 if (m.partition == part.position.partition)
                     to = position_behind(m, to);
-        if (to != part.position.at)
-            move_position(s.id, part.position, to, now);
+        if (to == part.position.at)
+            continue;
+        part.position.end_release(now);
+        move_position(s.id, part.position, to, now);
     }
 }
 

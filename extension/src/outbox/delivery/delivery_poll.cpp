@@ -147,7 +147,7 @@ std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<L
     // may have messages that nobody reads.
     std::optional<Position> position = lock_position(s.id, partition, false);
     out.contended = out.contended || !position;
-    const int32 part_room = !position || position->is_leased(now) ? 0 : room_for(*position);
+    const int32 part_room = !position || !position->is_free(now) ? 0 : room_for(*position);
     if (part_room == 0 || (!s.handler && waits_for_company(s, *position, now)))
         return std::nullopt;
     // The log was read from a hint without a lock. Where the locked position is the same, the
@@ -245,7 +245,7 @@ std::span<Group> groups_of(const Subscription &s, const PartitionSet &wanted, Po
     const size_t all = hints.size() / size;
     auto *from = static_cast<core::LogPosition *>(palloc(sizeof(core::LogPosition) * hints.size()));
     for (size_t i = 0; i < hints.size(); ++i)
-        from[i] = wanted[i] && !hints[i].is_leased(now) ? hints[i].at : LogShare::nowhere;
+        from[i] = wanted[i] && hints[i].is_free(now) ? hints[i].at : LogShare::nowhere;
     auto *groups = static_cast<Group *>(palloc(sizeof(Group) * all));
     size_t count = 0;
     for (size_t turn = 0; turn < all; ++turn) {
@@ -282,7 +282,7 @@ Held held_by(const ConsumerShare &share, Positions hints, TimestampTz now) {
             ++held.partitions;
             held.has_lone = held.has_lone || is_lone;
         }
-        if (p.batch_id == 0 && is_lone) {
+        if (p.batch_id == 0 && is_lone && p.is_free(now)) {
             held.waits = true;
             held.waiting[static_cast<size_t>(p.partition)] = true;
         }

@@ -132,6 +132,10 @@ constinit pg::Statement hold_all{
     "    AND (r.tick, r.number) > (f.tick, f.number) AND r.state = $2"};
 constinit pg::Statement give_to_consumer{
     "UPDATE stacksaga.message_retry SET state = $5, batch_id = $6" OF_MESSAGE};
+constinit pg::Statement give_back{
+    "UPDATE stacksaga.message_retry SET state = $5, batch_id = NULL"
+    " WHERE subscription_id + 0 = $1 AND partition + 0 = $2 AND batch_id = $3" // by the batch alone
+    "   AND state = $4"};
 
 pg::Param text_param(Datum value) {
     return pg::param_datum(TEXTOID, value, value == 0);
@@ -277,6 +281,12 @@ void note_delivery(const Subscription &s, std::span<const Message> messages, int
             give_to_consumer.run(
                 pg::param(s.id), pg::param(m.token.value()), pg::param(m.tick), pg::param(m.number),
                 state_param(next_state(m.state, Event::hand_out)), pg::param(batch_id));
+}
+
+void note_given_back(const Subscription &s, int16 partition, int64 batch_id) {
+    give_back.run(pg::param(s.id), pg::param(partition), pg::param(batch_id),
+                  state_param(State::leased),
+                  state_param(next_state(State::leased, Event::give_back)));
 }
 
 void mark_in_doubt(const Position &p, std::span<Message> messages) {

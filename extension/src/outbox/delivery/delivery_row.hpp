@@ -57,6 +57,9 @@ void write_dead(const Subscription &s, const Message &m, int64 failed_in, std::s
 /// A batch gives these messages to a consumer, under its lease.
 void note_delivery(const Subscription &s, std::span<const Message> messages, int64 batch_id);
 
+/// The batch gives back the retries of a partition that it has neither failed nor held.
+void note_given_back(const Subscription &s, int16 partition, int64 batch_id);
+
 /// Says which of these messages of the log were in a batch that was lost.
 void mark_in_doubt(const Position &p, std::span<Message> messages);
 

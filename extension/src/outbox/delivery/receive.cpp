@@ -1,4 +1,5 @@
-// Calls of services: receive a batch, answer for single messages of it, acknowledge it.
+// Calls of services: receive a batch, answer for single messages of it, acknowledge it, give it
+// back.
 //
 // A batch is no list: it is the partitions that it holds and how far it reaches in each of them
 // (subscription_position). ack_messages() moves the positions on; when another session has written
@@ -20,6 +21,7 @@
 #include "src/common/limits.hpp"
 #include "src/common/wake.hpp"
 #include "src/outbox/delivery/delivery_poll.hpp"
+#include "src/outbox/delivery/held_batch.hpp"
 #include "src/outbox/log/log_lock.hpp"
 #include "src/outbox/log/log_tick.hpp"
 #include "src/outbox/message_row.hpp"
@@ -34,6 +36,7 @@ constexpr int32 receive_max = core::batch_messages_max;
 constexpr int64 copied_max = 10000;
 // Longest wait of a call that finds nothing for a session that makes a tick or maintains the log.
 constexpr int others_timeout_ms = 100;
+constexpr int64 release_max = USECS_PER_HOUR; ///< longest pause of a batch that is given back
 
 constinit pg::Statement next_batch_id{
     "SELECT pg_catalog.nextval('stacksaga.message_batch_id_seq')"};
@@ -41,10 +44,6 @@ constinit pg::Statement insert_batch{
     "INSERT INTO stacksaga.message_batch"
     " (batch_id, subscription_id, partitions, consumer, received_at)"
     " VALUES ($1, $2, $3::integer[]::smallint[], $4, $5)"};
-enum class BatchColumn : uint8_t { subscription_id, partitions, consumer };
-constinit pg::Select<BatchColumn> find_batch{
-    "SELECT subscription_id, partitions::integer[], consumer FROM stacksaga.message_batch"
-    " WHERE batch_id = $1"};
 // By the batch alone: the partition may have many more retries.
 constinit pg::Statement find_failed{
     "SELECT FROM stacksaga.message_retry"
@@ -111,6 +110,7 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
     for (size_t i = 0; i < g.parts.size(); ++i) {
         Position &p = g.parts[i].position;
         p.batch_id = batch_id;
+        p.released_batch = 0;
         p.batch_end = g.parts[i].end;
         p.batch_size = g.parts[i].from_log;
         p.batch_total = static_cast<int32>(g.messages.size());
@@ -127,63 +127,6 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
     note_held(s.id, consumer, pg::time_plus(now, lease_us));
     for (const Message &m : g.messages)
         add_message(result, m, batch_id);
-}
-
-/// A batch whose partitions are locked and whose lease is valid.
-struct HeldBatch {
-    int64 batch_id;
-    const Subscription *subscription;
-    std::string_view consumer;
-    std::span<Position> parts;
-};
-
-[[noreturn]] void raise_unknown_batch(int64 batch_id) {
-    ereport(ERROR,
-            (errcode(pg::sg404), errmsg("batch " INT64_FORMAT " does not exist", batch_id),
-             errdetail("No batch with this id is kept."),
-             errhint("receive_messages() returns the id of the batch with each of its messages.")));
-}
-
-[[noreturn]] void raise_lost(int64 batch_id, const Position &p) {
-    ereport(ERROR,
-            (errcode(pg::sg412), errmsg("lease on batch " INT64_FORMAT " is lost", batch_id),
-             p.batch_id == 0
-                 ? errdetail("It has been acknowledged, or other consumers got its messages and "
-                             "acknowledged them.")
-                 : errdetail("Its lease ran out, and batch " INT64_FORMAT " has its messages now.",
-                             p.batch_id),
-             errhint("Roll back what was done for this batch and receive again.")));
-}
-
-HeldBatch hold_batch(int64 batch_id) {
-    const auto rows = find_batch.run(pg::param(batch_id));
-    if (rows.empty())
-        raise_unknown_batch(batch_id);
-    HeldBatch batch{.batch_id = batch_id,
-                    .subscription =
-                        hold_subscription(rows.int4(0, BatchColumn::subscription_id), true),
-                    .consumer = rows.text(0, BatchColumn::consumer),
-                    .parts = {}};
-    if (batch.subscription == nullptr)
-        raise_unknown_batch(batch_id);
-    ArrayType *array = DatumGetArrayTypeP(rows.value(0, BatchColumn::partitions));
-    const auto *partitions = reinterpret_cast<const int32 *>(ARR_DATA_PTR(array));
-    const auto count = static_cast<size_t>(ArrayGetNItems(ARR_NDIM(array), ARR_DIMS(array)));
-    auto *sorted = static_cast<int32 *>(palloc(sizeof(int32) * (count + 1)));
-    std::copy(partitions, partitions + count, sorted);
-    std::sort(sorted, sorted + count); // every session locks several in this order
-    auto *parts = static_cast<Position *>(palloc(sizeof(Position) * (count + 1)));
-    for (size_t i = 0; i < count; ++i) {
-        std::optional<Position> p =
-            lock_position(batch.subscription->id, static_cast<int16>(sorted[i]), true);
-        if (!p)
-            raise_unknown_batch(batch_id); // the subscription was dropped while we waited
-        if (p->batch_id != batch_id)
-            raise_lost(batch_id, *p);
-        parts[i] = *p;
-    }
-    batch.parts = {parts, count};
-    return batch;
 }
 
 /// The messages of the log that the batch was given in a partition, failed ones included.
@@ -243,12 +186,13 @@ int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
         finish_retry(s, m, now);
     CRASH_POINT("ack: retries removed, position not moved");
     p.room = core::room_after_answer(p.room);
+    p.end_release(now);
     move_position(s.id, p, p.batch_end, now);
     return count + static_cast<int64>(retries.size());
 }
 
 int64 ack(int64 batch_id) {
-    HeldBatch batch = hold_batch(batch_id);
+    HeldBatch batch = hold_batch(batch_id, Released::refused);
     const TimestampTz now = pg::clock_now();
     int64 count = 0;
     TimestampTz until = DT_NOBEGIN;
@@ -264,7 +208,7 @@ int64 ack(int64 batch_id) {
 }
 
 TimestampTz extend(int64 batch_id, int64 extend_by_us) {
-    HeldBatch batch = hold_batch(batch_id);
+    HeldBatch batch = hold_batch(batch_id, Released::refused);
     const TimestampTz now = pg::clock_now();
     TimestampTz until = DT_NOEND;
     for (Position &p : batch.parts) {
@@ -275,6 +219,32 @@ TimestampTz extend(int64 batch_id, int64 extend_by_us) {
     CRASH_POINT("receive: lease extended");
     note_held(batch.subscription->id, batch.consumer, until);
     return until;
+}
+
+struct Release {
+    int64 after_us;
+    std::optional<std::string_view> reason;
+};
+
+/// No loss: the room of the next batch, the attempts and what was in doubt before stay as they are.
+void release_batch(int64 batch_id, const Release &release) {
+    const HeldBatch batch = hold_batch(batch_id, Released::taken);
+    if (batch.is_released())
+        return; // an answer that was lost, and is repeated
+    const Subscription &s = *batch.subscription;
+    const TimestampTz now = pg::clock_now();
+    TimestampTz until = DT_NOBEGIN;
+    for (Position &p : batch.parts) {
+        until = std::max(until, p.lease_until);
+        note_given_back(s, p.partition, batch_id);
+        CRASH_POINT("release: retries given back, position not written");
+        p.answered_at = now;
+        p.released_batch = batch_id;
+        p.released_until = pg::time_plus(now, release.after_us);
+        p.release_reason = release.reason;
+        move_position(s.id, p, p.at, now);
+    }
+    note_answered(s.id, batch.consumer, until, now);
 }
 
 /// The message of the batch with this id, with the attempt that it was given as.
@@ -299,7 +269,7 @@ std::optional<Message> find_message(const HeldBatch &batch, const Position &p,
 }
 
 void fail(int64 batch_id, const pg_uuid_t &id, const MessageFailure &failure) {
-    HeldBatch batch = hold_batch(batch_id);
+    HeldBatch batch = hold_batch(batch_id, Released::refused);
     for (const Position &p : batch.parts) {
         if (!find_failed
                  .run(pg::param(batch.subscription->id), pg::param(p.partition),
@@ -360,6 +330,26 @@ STACKSAGA_FUNCTION(receive_messages) {
 STACKSAGA_FUNCTION(ack_messages) {
     const int64 batch_id = pg::Arguments(fcinfo).required_int8(0, "batch_id");
     PG_RETURN_INT64(pg::with_spi([&] { return ack(batch_id); }));
+}
+
+// release_batch(batch_id, retry_after, reason) -> void
+STACKSAGA_FUNCTION(release_batch) {
+    pg::Arguments arguments(fcinfo);
+    const int64 batch_id = arguments.required_int8(0, "batch_id");
+    arguments.require(1, "retry_after");
+    const Release release{.after_us =
+                              pg::interval_microseconds(arguments.datum(1), "retry_after", false),
+                          .reason = arguments.optional_text(2)};
+    if (release.after_us > release_max)
+        ereport(ERROR, (errcode(pg::sg400), errmsg("argument \"retry_after\" is too long"),
+                        errdetail("The value is %s.", interval_text(release.after_us)),
+                        errhint("Use at most %s; a consumer that gets the messages then may give "
+                                "them back again.",
+                                interval_text(release_max))));
+    if (release.reason)
+        check_length(*release.reason, "reason", reason_bytes_max);
+    pg::with_spi([&] { release_batch(batch_id, release); });
+    PG_RETURN_VOID();
 }
 
 // extend_batch(batch_id, extend_by) -> timestamptz

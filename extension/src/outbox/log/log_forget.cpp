@@ -47,10 +47,11 @@ constinit pg::Select<SubscriptionColumn> list_subscriptions{
               " WHERE b.received_at < $1"                                                                \
               "   AND NOT EXISTS ("                                                                      \
               "       SELECT FROM unnest(b.partitions) AS n(partition), LATERAL ("                       \
-              "              SELECT l.batch_id FROM stacksaga.subscription_position AS l"                \
+              "              SELECT l.batch_id, l.released_batch"                                        \
+              "                FROM stacksaga.subscription_position AS l"                                \
               "               WHERE l.subscription_id = b.subscription_id AND l.partition = n.partition" \
               "               ORDER BY l.version DESC LIMIT 1) AS latest"                                \
-              "        WHERE latest.batch_id = b.batch_id)"                                              \
+              "        WHERE b.batch_id IN (latest.batch_id, latest.released_batch))"                    \
               " ORDER BY b.batch_id LIMIT "
 constinit Old batches{
     "message_batch",

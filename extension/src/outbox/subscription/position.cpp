@@ -17,8 +17,10 @@ namespace {
 constinit pg::Statement append{
     "INSERT INTO stacksaga.subscription_position (subscription_id, partition, version, tick,"
     "       number, written_at, batch_id, batch_tick, batch_number, batch_size, batch_total, room,"
-    "       lease_until, consumer, lost_tick, lost_number)"
-    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)"};
+    "       lease_until, consumer, lost_tick, lost_number, answered_at, released_batch,"
+    "       released_until, release_reason)"
+    " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19,"
+    "         $20)"};
 // Versions rise by one.
 #define VERSION_TEXT(row)                                                                          \
     row ".subscription_id::text || ' ' || " row ".partition::text || ' ' || " row ".version::text"
@@ -56,6 +58,15 @@ Position position_of(TupleTableSlot *row) {
     if (!is_null(lost_tick))
         p.lost_until = {.tick = DatumGetInt64(value(lost_tick)),
                         .number = DatumGetInt64(value(lost_number))};
+    if (!is_null(answered_at))
+        p.answered_at = DatumGetTimestampTz(value(answered_at));
+    if (!is_null(released_batch))
+        p.released_batch = DatumGetInt64(value(released_batch));
+    if (!is_null(released_until))
+        p.released_until = DatumGetTimestampTz(value(released_until));
+    if (!is_null(release_reason)) // the row goes
+        p.release_reason =
+            pg::view_of_text(PointerGetDatum(PG_DETOAST_DATUM_COPY(value(release_reason))));
     if (is_null(batch_id))
         return p;
     p.batch_id = DatumGetInt64(value(batch_id));
@@ -142,13 +153,19 @@ void write_position(int32 subscription_id, Position &p, TimestampTz now,
     auto of_batch = [&](int64 value) {
         return has_batch ? pg::param(value) : pg::param_null(INT8OID);
     };
+    auto time_or_null = [](TimestampTz time) {
+        return time == DT_NOBEGIN ? pg::param_null(TIMESTAMPTZOID) : pg::param_time(time);
+    };
     append.run(pg::param(subscription_id), pg::param(p.partition), pg::param(p.version),
                pg::param(p.at.tick), pg::param(p.at.number), pg::param_time(now),
                of_batch(p.batch_id), of_batch(p.batch_end.tick), of_batch(p.batch_end.number),
                has_batch ? pg::param(p.batch_size) : pg::param_null(INT4OID),
                has_batch ? pg::param(p.batch_total) : pg::param_null(INT4OID), pg::param(p.room),
                has_batch ? pg::param_time(p.lease_until) : pg::param_null(TIMESTAMPTZOID),
-               pg::param(consumer), of_loss(p.lost_until.tick), of_loss(p.lost_until.number));
+               pg::param(consumer), of_loss(p.lost_until.tick), of_loss(p.lost_until.number),
+               time_or_null(p.answered_at),
+               p.released_batch == 0 ? pg::param_null(INT8OID) : pg::param(p.released_batch),
+               time_or_null(p.released_until), pg::param(p.release_reason));
     CRASH_POINT("position: written");
 }
 

@@ -21,7 +21,23 @@ struct Position {
     uint32 consumer;                ///< a hash of its name; 0: none
     core::LogPosition lost_until{}; ///< up to it batches were lost; behind `at`, or {}
 
+    TimestampTz answered_at = DT_NOBEGIN; ///< when a batch was last acknowledged or given back
+    // Of the batch that was given back, if that was the last answer.
+    int64 released_batch = 0; ///< 0: none, or a consumer has received its messages since
+    TimestampTz released_until = DT_NOBEGIN;
+    std::optional<std::string_view> release_reason{};
+
     bool is_leased(TimestampTz now) const { return batch_id != 0 && lease_until > now; }
+    /// From when on a consumer may get it.
+    TimestampTz free_from() const { return batch_id != 0 ? lease_until : released_until; }
+    bool is_free(TimestampTz now) const { return free_from() <= now; }
+    /// Its messages were handled.
+    void end_release(TimestampTz now) {
+        answered_at = now;
+        released_batch = 0;
+        released_until = DT_NOBEGIN;
+        release_reason.reset();
+    }
 };
 static_assert(std::is_trivially_destructible_v<Position>);
 
