@@ -77,6 +77,16 @@ SELECT count(*) AS statuses, bool_and(sagas <= 1) AS capped, bool_or(more) FILTE
 SELECT stacksaga.create_subscription('status billing', 'status orders');
 SELECT s AS subscription FROM jsonb_array_elements(stacksaga.status() -> 'subscriptions') s
  WHERE s ->> 'subscription' = 'status billing';
+-- Why it is paused, and until when; a pause that has ended is not one.
+SELECT stacksaga.pause_subscription('status billing', 'the bank is closed', stacksaga.clock_now() + interval '1 hour');
+SELECT s ->> 'paused' AS paused, s ->> 'pause_reason' AS reason, s ->> 'paused_by' = current_user AS by_me,
+       (s ->> 'paused_until')::timestamptz - (s ->> 'paused_since')::timestamptz > '59 minutes' AS lasts
+  FROM jsonb_array_elements(stacksaga.status() -> 'subscriptions') s
+ WHERE s ->> 'subscription' = 'status billing';
+UPDATE stacksaga.subscription SET paused_until = stacksaga.clock_now() - interval '1 hour' WHERE subscription = 'status billing';
+SELECT s ->> 'paused' AS paused, s ? 'pause_reason' AS has_reason
+  FROM jsonb_array_elements(stacksaga.status() -> 'subscriptions') s
+ WHERE s ->> 'subscription' = 'status billing';
 ROLLBACK;
 -- What is not there, and what is no key.
 SELECT count(*) FROM stacksaga.locate(NULL);

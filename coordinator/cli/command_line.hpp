@@ -24,7 +24,7 @@ enum class Command {
     schedules,
     definitions,
     dead_messages,
-    act, ///< one of actions(), by its name
+    act, ///< one of the table of actions, by its name
     hash_password,
     completion
 };
@@ -47,6 +47,7 @@ struct ActionWords {
     std::vector<std::string> targets; ///< sagas by id or key, messages, or one name
     std::string reason;
     std::string spread;
+    std::string until; ///< an instant as PostgreSQL reads it
     std::string step;
     std::string outcome;
     std::string output;

@@ -1,5 +1,6 @@
 #include "cli/commands.hpp"
 
+#include "cli/action_commands.hpp"
 #include "cli/output.hpp"
 #include "cli/saga_commands.hpp"
 #include "db/conninfo.hpp"
@@ -54,10 +55,10 @@ constexpr const char *SQL_SAGAS =
     "       AS x(status text, sagas bigint, more boolean)";
 constexpr const char *SQL_SUBSCRIPTIONS =
     "SELECT subscription, topic, coalesce(handler, 'services') AS handler,"
-    "       pg_catalog.round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead"
+    "       pg_catalog.round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead, " PAUSED
     "  FROM pg_catalog.jsonb_to_recordset(stacksaga.status() -> 'subscriptions')"
     "       AS x(subscription text, topic text, handler text, lag_seconds double precision,"
-    "            held bigint, dead bigint)";
+    "            held bigint, dead bigint, paused boolean, paused_until timestamptz)";
 constexpr const char *SQL_LOCATE_JSON =
     "SELECT pg_catalog.jsonb_pretty(pg_catalog.jsonb_build_object('token', token::text,"
     "           'slot', slot, 'node', node, 'valid_until', valid_until, 'next_node', next_node))"

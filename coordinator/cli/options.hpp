@@ -6,6 +6,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <array>
 #include <string>
 #include <string_view>
@@ -38,6 +39,27 @@ struct CommandWords {
     CommandConfig config{};
     Words words{};
 };
+
+/// A check that accepts these words.
+template <std::size_t count> auto one_of(const std::array<std::string_view, count> &words) {
+    return [&words](const std::string &text) {
+        std::string complaint;
+        if (std::ranges::find(words, text) == words.end())
+            for (const std::string_view word : words)
+                complaint += (complaint.empty() ? "must be " : ", ") + std::string(word);
+        return complaint;
+    };
+}
+
+inline std::string not_empty(const std::string &text) {
+    return text.empty() ? "must not be empty" : "";
+}
+
+/// Adds the options that choose sagas.
+void add_filter(CLI::App &command, CommandConfig &config);
+
+/// Adds the objects and the options of an action, as the table of actions has them.
+void add_action(CLI::App &command, CommandConfig &config);
 
 /// Adds the options of the command c.text to c.app.
 void add_options(CommandWords &c, const std::string &publisher);

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 namespace stacksaga::coordinator {
@@ -28,6 +29,10 @@ std::string trimmed(std::string line) {
 }
 
 } // namespace
+
+CommandOutput refused(int code, std::string error) {
+    return {.text = {}, .code = code, .error = std::move(error)};
+}
 
 std::string escape_controls(std::string_view text) {
     std::string escaped;

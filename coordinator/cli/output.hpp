@@ -10,7 +10,22 @@
 #include <string_view>
 #include <vector>
 
+/// The column of a query: until when something is paused; "paused" where only an operator ends it.
+#define PAUSED                                                                                     \
+    "CASE WHEN paused THEN coalesce('until ' || pg_catalog.date_trunc('seconds', paused_until),"   \
+    "                               'paused') END AS paused"
+
 namespace stacksaga::coordinator {
+
+/// The output of a command, and its exit code.
+struct CommandOutput {
+    std::string text{};
+    int code = 0;
+    std::string error{}; ///< for standard error
+};
+
+/// An output that is an error.
+[[nodiscard]] CommandOutput refused(int code, std::string error);
 
 /// Control characters as \n, \t or \xNN, so that a value stays in its line and moves no cursor.
 [[nodiscard]] std::string escape_controls(std::string_view text);

@@ -4,7 +4,7 @@
 
 import {act, can_act, session} from "./api.js";
 import {by_id, copyable, make, patch, quoted, table} from "./dom.js";
-import {capitalised} from "./format.js";
+import {capitalised, instant_of} from "./format.js";
 import {clear_selections} from "./selection.js";
 
 /// Objects other than sagas belong to a ring, which the session names.
@@ -15,7 +15,13 @@ const on_sagas = name => (o, reason) => o.saga_ids.length === 1
   ? `SELECT stacksaga.${name}_saga(${quoted(o.saga_ids[0])}, ${reason});`
   : `SELECT * FROM stacksaga.${name}_sagas(${uuids(o.saga_ids)}, ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""});`;
-const of_name = (name, what) => (o, reason) => `${in_ring(o)}SELECT stacksaga.${name}(${quoted(o[what])}, ${reason});`;
+const of_name = (name, what) => (o, reason) => `${in_ring(o)}SELECT stacksaga.${name}(${quoted(o[what])}, ${reason}` +
+  `${o.until ? `, until => ${quoted(o.until)}` : ""});`;
+/// Pause and resume of what has a name; `more` is what the dialog asks for besides the reason.
+const pauses = (kind, what, more = {has_until: true}) => ({
+  [`pause-${kind}`]: {label: "Pause", sql: of_name(`pause_${kind}`, what), ...more},
+  [`resume-${kind}`]: {label: "Resume", sql: of_name(`resume_${kind}`, what)},
+});
 const past = o => o.past_dedupe_retention ? ", past_dedupe_retention => true" : "";
 const on_messages = name => (o, reason) => in_ring(o) + o.message_ids.map(id =>
   `SELECT stacksaga.${name}(${quoted(o.subscription)}, ${quoted(id)}, ${reason}${past(o)});`).join("\n");
@@ -35,10 +41,9 @@ const catalogue = {
   "redrive-all": {label: "Redrive all", has_spread: true, has_past: true, page: 1000, sql: (o, reason) =>
     `${in_ring(o)}SELECT * FROM stacksaga.redrive_messages(${quoted(o.subscription)}, reason => ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""}${past(o)});`},
-  "pause-queue": {label: "Pause", sql: of_name("pause_queue", "queue")},
-  "resume-queue": {label: "Resume", sql: of_name("resume_queue", "queue")},
-  "pause-schedule": {label: "Pause", sql: of_name("pause_schedule", "schedule")},
-  "resume-schedule": {label: "Resume", sql: of_name("resume_schedule", "schedule")},
+  ...pauses("queue", "queue"),
+  ...pauses("schedule", "schedule", {}),
+  ...pauses("subscription", "subscription"),
 };
 
 export const sql_of = (name, object, reason = "why") => catalogue[name].sql(object, quoted(reason));
@@ -99,12 +104,14 @@ function open_dialog(name, object, title) {
   const sql = make("div");
   const reason = make("input", {id: "reason", name: "reason", required: true, autocomplete: "off"});
   const spread = make("input", {id: "spread", name: "spread", placeholder: "at once; or 5 minutes", autocomplete: "off"});
+  const until = make("input", {id: "until", name: "until", type: "datetime-local"});
   const past_retention = make("input", {id: "past", name: "past", type: "checkbox"});
   const output = make("input", {id: "output", name: "output", placeholder: '{"receipt": 17}', autocomplete: "off", spellcheck: "false"});
   const go = make("button", {id: "go", class: "primary"}, "Try it");
   const close = make("button", {type: "button", onclick: () => dialog.close()}, "Close");
   const asked = () => ({...object, reason: reason.value, ...(spread.value ? {spread: spread.value} : {}),
-    ...(past_retention.checked ? {past_dedupe_retention: true} : {}), ...(output.value.trim() ? {output: JSON.parse(output.value)} : {})});
+    ...(until.value ? {until: instant_of(until.value)} : {}), ...(past_retention.checked ? {past_dedupe_retention: true} : {}),
+    ...(output.value.trim() ? {output: JSON.parse(output.value)} : {})});
   const changed = () => {
     is_tried = false;
     go.textContent = "Try it";
@@ -145,11 +152,12 @@ function open_dialog(name, object, title) {
     }
     is_busy = false;
   };
-  reason.oninput = spread.oninput = past_retention.oninput = output.oninput = changed;
+  reason.oninput = spread.oninput = until.oninput = past_retention.oninput = output.oninput = changed;
   dialog.replaceChildren(make("form", {onsubmit: submit, method: "dialog"},
     make("h2", {id: "dialog-title"}, title),
     make("label", {for: "reason"}, "Reason; it is recorded with your name"), reason,
     action.has_spread ? [make("label", {for: "spread"}, "Spread the next attempts over"), spread] : null,
+    action.has_until ? [make("label", {for: "until"}, "Until, in your time; empty: until somebody resumes it"), until] : null,
     action.has_past ? make("label", {}, past_retention, " Also messages that are older than stacksaga.dedupe_retention: their consumer " +
       "may have forgotten that an attempt took effect, and I have looked") : null,
     object.outcome === "done" ? [make("label", {for: "output"}, "What the step returns, as JSON"), output] : null,
@@ -159,6 +167,9 @@ function open_dialog(name, object, title) {
   dialog.showModal();
   reason.focus();
 }
+
+/// What is to be done about an object that can be paused.
+export const pause_action = (kind, x, object) => [`${x.paused ? "resume" : "pause"}-${kind}`, object];
 
 /// A button that acts, for those who may; the title names what it acts on.
 export const action_button = (name, object, title) => can_act()

@@ -27,6 +27,22 @@ export function when(instant, now) {
   return make("time", {datetime: instant, title: instant}, text);
 }
 
+/// An instant as a field for local time has it; empty where the text is not one.
+export function local_time(instant) {
+  const time = new Date(instant ?? "");
+  return isNaN(time) ? "" : new Date(time - time.getTimezoneOffset() * 60000).toISOString().slice(0, -1);
+}
+export const instant_of = local => local ? new Date(local).toISOString() : null;
+
+/// "until 2026-11-28 09:00 (in 3 h)", in the viewer's time.
+export const until = (instant, now) => [`until ${local_time(instant).slice(0, 16).replace("T", " ")} (`, when(instant, now), ")"];
+
+/// A pause: until when, why, who paused and when; null where there is none.
+export const pause_of = (x, now) => !x.paused ? null : make("div", {},
+  make("p", {}, make("span", {class: "warn"}, "paused", x.paused_until ? [" ", ...until(x.paused_until, now)] : null,
+    x.pause_reason ? `: ${x.pause_reason}` : null)),
+  x.paused_since ? make("p", {class: "dim"}, x.paused_by ? `by ${x.paused_by} ` : null, when(x.paused_since, now)) : null);
+
 export const status_class = s => s === "completed" || s === "active" ? "good"
   : s === "parked" || s === "dead" || s === "failed" ? "bad"
   : s === "compensating" || s === "suspended" || s === "suspected" || s === "draining" ? "warn" : "";

@@ -1,7 +1,7 @@
 // Views that are lists: schedules, definitions, operators' actions.
 "use strict";
 
-import {action_button, sql_details} from "./actions.js";
+import {action_button, pause_action, sql_details} from "./actions.js";
 import {read, session} from "./api.js";
 import * as diagram from "./diagram.js";
 import {copyable, long_text, make, payload, quoted, table} from "./dom.js";
@@ -31,7 +31,7 @@ export const schedules = {
   draw: data => [make("h2", {}, "Schedules"),
     table("Schedules", ["Schedule", "Ring", "Saga", "Cron", "Overlap", "Next", "Last", "State", "Error", ""],
       data.schedules.slice(0, 50).map(s => {
-        const action = [s.paused ? "resume-schedule" : "pause-schedule", {schedule: s.schedule, region: s.region, cluster: s.cluster}];
+        const action = pause_action("schedule", s, {schedule: s.schedule, region: s.region, cluster: s.cluster});
         return {key: `${s.region} ${s.cluster} ${s.schedule}`, cells: [s.schedule,
           make("span", {class: is_default_ring(s) ? "dim" : ""}, `${s.region} / ${s.cluster}`), s.saga,
           make("span", {}, make("code", {}, s.cron), ` ${s.timezone}`), `${s.overlap}, missed: ${s.catch_up}`, when(s.next_run, data.now), s.last_saga_id

@@ -1,10 +1,10 @@
 // The outbox: subscriptions, and the dead messages and blocked keys of one of them or of all.
 "use strict";
 
-import {action_button, sql_details} from "./actions.js";
+import {action_button, pause_action, sql_details} from "./actions.js";
 import {chosen_of, read, read_error_detail, session} from "./api.js";
 import {facts, long_text, make, payload, table} from "./dom.js";
-import {at_least, seconds, when} from "./format.js";
+import {at_least, pause_of, seconds, when} from "./format.js";
 import {Selection} from "./selection.js";
 
 const page_size = 50;
@@ -90,17 +90,24 @@ function draw_dead(data, parameters, redraw) {
     parameters.after ? make("p", {}, make("a", {href: `#/outbox/${encodeURIComponent(parameters.id ?? "")}`}, "Oldest")) : null];
 }
 
+function draw_subscription(s, now) {
+  const object = {subscription: s.subscription, region: s.region, cluster: s.cluster};
+  const pause = pause_action("subscription", s, object);
+  const actions = [[pause, `${s.paused ? "Resume" : "Pause"} subscription ${s.subscription}`],
+    ...(s.dead > 0 ? [[["redrive-all", object], `Redrive all of ${s.subscription}`]] : [])];
+  return {key: `${s.region} ${s.cluster} ${s.subscription}`, cells: [link(s.subscription), s.topic, s.handler ?? "services",
+    seconds(s.lag_seconds), at_least(s.held, 1000), at_least(s.dead, 1000), pause_of(s, now) ?? "open",
+    make("div", {}, ...actions.flatMap(([action, title]) => [action_button(...action, title), " "]),
+      sql_details(s.subscription, actions.map(([action]) => action)))]};
+}
+
 export function draw(data, parameters, redraw) {
   const chosen = parameters.id;
   const subscriptions = data.state.subscriptions.filter(s => !chosen || s.subscription === chosen);
   return [make("h2", {}, chosen ? `Subscription ${chosen}` : "Outbox"),
     chosen ? make("p", {}, make("a", {href: "#/outbox"}, "All subscriptions")) : null,
-    table("Subscriptions", ["Subscription", "Topic", "Handler", "Unread for", "Held", "Dead", ""],
-      subscriptions.map(s => ({key: `${s.region} ${s.cluster} ${s.subscription}`, cells: [link(s.subscription), s.topic,
-        s.handler ?? "services", seconds(s.lag_seconds), at_least(s.held, 1000), at_least(s.dead, 1000),
-        s.dead > 0 ? make("span", {}, action_button("redrive-all", {subscription: s.subscription, region: s.region,
-          cluster: s.cluster}, `Redrive all of ${s.subscription}`),
-          sql_details(s.subscription, [["redrive-all", {subscription: s.subscription, region: s.region, cluster: s.cluster}]])) : ""]}))),
+    table("Subscriptions", ["Subscription", "Topic", "Handler", "Unread for", "Held", "Dead", "State", ""],
+      subscriptions.map(s => draw_subscription(s, data.now))),
     table("Blocked keys", ["Key", "Topic", "Subscription", "Since", "Attempts", "Waiting", "Error"],
       data.blocked_keys.map(b => ({key: `${b.subscription} ${b.message_id}`, cells: [b.key, b.topic, link(b.subscription),
         when(b.blocked_since, data.now), b.attempts, at_least(b.waiting, 10000), long_text(b.last_error)]}))),

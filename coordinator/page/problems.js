@@ -3,7 +3,7 @@
 
 import {action_button, sql_details} from "./actions.js";
 import {by_id, copyable, long_text, make, patch, table} from "./dom.js";
-import {percent, seconds, short, when} from "./format.js";
+import {pause_of, percent, seconds, short, when} from "./format.js";
 
 const lag_max_seconds = 60;
 const lines_max = 5;
@@ -59,10 +59,10 @@ function of_messages(g, now) {
     make("p", {}, make("a", {href: `#/outbox/${encodeURIComponent(g.subscription)}`}, `Subscription ${g.subscription}`)));
 }
 
-const lagging = state => state.subscriptions.filter(s => s.lag_seconds > lag_max_seconds)
+const lagging = (state, now) => state.subscriptions.filter(s => s.lag_seconds > lag_max_seconds)
   .map(s => problem(`lagging ${s.subscription}`, "warn",
     `Subscription ${s.subscription} of ${s.topic} has not read for ${seconds(s.lag_seconds)}`,
-    make("p", {}, s.handler ? "The background workers run its handler: see Ring." : "A service reads it by receive_messages().")));
+    s.paused ? pause_of(s, now) : make("p", {}, s.handler ? "The background workers run its handler: see Ring." : "A service reads it by receive_messages().")));
 
 const unresponsive = state => state.rings.flatMap(r => r.nodes.map(n => ({...n, ring: `${r.region} / ${r.cluster}`})))
   .filter(n => n.state === "suspected" || n.state === "dead")
@@ -88,7 +88,7 @@ function show_summary(counts) {
 export function show(state, groups) {
   const of_errors = groups.error ? [problem("errors", "bad", `Errors could not be counted: ${groups.error}`)] : errors(groups);
   const sum = (rows, name) => groups.error ? 0 : groups[rows].reduce((all, g) => all + g[name], 0);
-  const [lag, nodes, found] = [lagging(state), unresponsive(state), findings(state)];
+  const [lag, nodes, found] = [lagging(state, groups.now ?? state.time), unresponsive(state), findings(state)];
   show_summary([[sum("saga_groups", "parked"), "parked saga"], [sum("message_groups", "blocked"), "blocked key"],
     [sum("message_groups", "dead"), "dead message"], [lag.length, "lagging subscription"], [nodes.length, "unresponsive node"],
     [found.length, "finding"]]);

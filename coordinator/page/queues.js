@@ -1,11 +1,11 @@
 // Queues: waiting and running steps, limits, and the last hour.
 "use strict";
 
-import {action_button, sql_details} from "./actions.js";
+import {action_button, pause_action, sql_details} from "./actions.js";
 import {read} from "./api.js";
 import {rate_chart, rate_spark, spark} from "./charts.js";
 import {make, table} from "./dom.js";
-import {at_least, when} from "./format.js";
+import {at_least, pause_of, when} from "./format.js";
 
 export async function load(_, is_poll) {
   const [queues, history] = await Promise.all([read("api/queues", {}, is_poll), read("api/history", {}, is_poll)]);
@@ -29,12 +29,11 @@ export function draw(data) {
     table("Queues", ["Queue", "Waiting", "Running", "Oldest due", "Limits", "State", "Waiting, last hour",
         "Completed, last hour", "Failed, last hour", ""],
       data.queues.map(q => {
-        const action = [q.paused ? "resume-queue" : "pause-queue", 
-          {queue: q.queue, region: q.region, cluster: q.cluster}];
+        const action = pause_action("queue", q, {queue: q.queue, region: q.region, cluster: q.cluster});
         const known = queues[name_of(q)];
         return {key: name_of(q), cells: [is_default(q) ? q.queue : make("span", {}, q.queue,
           make("span", {class: "dim"}, ` ${q.region} / ${q.cluster}`)), at_least(q.waiting, 10000), at_least(q.running, 10000),
-          when(q.oldest_due, data.now), limits(q) || "none", q.paused ? make("span", {class: "warn"}, "paused") : "open",
+          when(q.oldest_due, data.now), limits(q) || "none", pause_of(q, data.now) ?? "open",
           spark(`Waiting in ${q.queue}`, known?.waiting), rate_spark(`Completed in ${q.queue}`, known?.completed, period),
           rate_spark(`Failed in ${q.queue}`, known?.failed, period, true),
           make("span", {}, action_button(...action, `${q.paused ? "Resume" : "Pause"} queue ${q.queue}`), sql_details(name_of(q), [action]))]};

@@ -4,7 +4,7 @@
 import {action_button, actions_of, read_only_note, sql_details} from "./actions.js";
 import {read, session} from "./api.js";
 import {make, table} from "./dom.js";
-import {capitalised, short, short_wait_of, status, when} from "./format.js";
+import {capitalised, instant_of, local_time, short, short_wait_of, status, when} from "./format.js";
 import {Selection} from "./selection.js";
 
 const page_size = 50;
@@ -21,12 +21,6 @@ export const load = ({before, created_before, ...others}, is_poll) =>
 const address = parameters => `#/sagas?${new URLSearchParams(Object.entries(parameters)
   .filter(([, value]) => value))}`;
 
-/// An instant as a field for local time has it.
-function local_time(instant) {
-  const time = new Date(instant ?? "");
-  return isNaN(time) ? "" : new Date(time - time.getTimezoneOffset() * 60000).toISOString().slice(0, -1);
-}
-
 function filters(parameters) {
   const field = (name, label, type = "text", more = {}) => make("label", {}, label,
     make("input", {name, type, value: parameters[name], autocomplete: "off", spellcheck: "false", ...more}));
@@ -34,7 +28,7 @@ function filters(parameters) {
     event.preventDefault();
     const chosen = Object.fromEntries(new FormData(event.currentTarget));
     if (chosen.created_before) chosen.created_before = chosen.created_before === local_time(parameters.created_before)
-      ? parameters.created_before : new Date(chosen.created_before).toISOString();
+      ? parameters.created_before : instant_of(chosen.created_before);
     location.hash = address(chosen);
   };
   return make("form", {class: "filters", onsubmit: submit, "aria-label": "Filters", "data-key": JSON.stringify(parameters)},

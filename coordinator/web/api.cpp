@@ -1,6 +1,6 @@
 #include "web/api.hpp"
 
-#include "db/operations.hpp"
+#include "db/views.hpp"
 
 #include <asio/co_spawn.hpp>
 #include <asio/detached.hpp>
@@ -227,7 +227,7 @@ asio::awaitable<HttpResponse> Api::act(Database &database, const HttpRequest &re
     if (auto objection = access_.objection(request))
         co_return std::move(*objection);
     const Action *action = find_action(std::string_view(request.path).substr(action_prefix.size()));
-    if (!action)
+    if (!action || !action->is_for_support())
         co_return json_error(404, "there is no such action");
     const bool is_dry_run = request.parameter("dry_run") != "no";
     const std::string user = access_.viewer(request).user;

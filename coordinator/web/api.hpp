@@ -1,7 +1,7 @@
 // The page's data and actions over HTTP: /api/... answers in JSON.
 #pragma once
 
-#include "db/operations.hpp"
+#include "db/actions.hpp"
 #include "http/message.hpp"
 #include "web/access.hpp"
 #include "web/metrics.hpp"

@@ -125,6 +125,23 @@ acts('resuming a queue', q{SELECT paused FROM stacksaga.queues}, 'resume-queue',
 is_deeply([ $code, $err ], [ 0, qq{No definition names the queue "pircing", and no step waits in it.\n} ],
 	'a queue that nothing names may be paused, but not by mistake');
 is((execute('pause-queue', 'pricing', '--reason', 'the bank is down'))[2], '', 'of one that is named nothing is said');
+my $until = value(q{SELECT date_trunc('second', stacksaga.clock_now() + interval '2 hours')});
+my $pauses = q{SELECT string_agg(paused_until::text, ' ') FROM (SELECT paused_until FROM stacksaga.queues UNION ALL SELECT paused_until FROM stacksaga.subscriptions) AS p};
+acts('pausing a queue for hours', $pauses, 'pause-queue', 'pricing', '--until', $until);
+is(value($pauses), $until, 'until that instant');
+like((execute('queues'))[1], qr/^pricing .* until \Q$until\E/m, 'which the list shows');
+acts('ending the pause', $pauses, 'resume-queue', 'pricing');
+acts('pausing a subscription', $pauses, 'pause-subscription', 'audit', '--until', $until);
+like((execute('status'))[1], qr/^audit .* until \Q$until\E/m, 'which the status shows');
+acts('resuming a subscription', $pauses, 'resume-subscription', 'audit');
+acts('pausing it without an end', q{SELECT paused FROM stacksaga.subscriptions WHERE subscription = 'audit'}, 'pause-subscription', 'audit');
+like((execute('status'))[1], qr/^audit .* paused$/m, 'the status shows that, too');
+($code, $out, $err) = execute('pause-subscription', 'audit', '--reason', 'twice', '--yes');
+is_deeply([ $code, $err =~ /audit/ ], [ 1, 1 ], 'twice it is refused');
+acts('resuming it', q{SELECT paused FROM stacksaga.subscriptions WHERE subscription = 'audit'}, 'resume-subscription', 'audit');
+($code, $out, $err) = execute('pause-queue', 'pricing', '--reason', 'late', '--until', '2020-01-01', '--yes');
+is_deeply([ $code, $err =~ /argument "until" is out of range/ ], [ 1, 1 ], 'a pause that would be over is refused');
+is((execute('pause-queue', 'pricing', 'packing', '--reason', 'two'))[0], 64, 'one queue is paused at a time');
 acts('pausing a schedule', q{SELECT paused FROM stacksaga.schedules}, 'pause-schedule', 'nightly');
 acts('resuming a schedule', q{SELECT paused FROM stacksaga.schedules}, 'resume-schedule', 'nightly');
 my $price = q{SELECT count(*) FROM stacksaga.saga_history JOIN stacksaga.sagas USING (saga_id)

@@ -118,6 +118,21 @@ ok($node->poll_query_until('postgres', qq{
 is($node->safe_psql('postgres', q{SELECT role_name, on_behalf_of, action, reason FROM stacksaga.operator_actions WHERE on_behalf_of <> '' AND action = 'retry'}),
 	'page|alice|retry|because', 'recorded is who did it: the role, and for whom');
 
+# A pause takes an instant, which is not SQL either.
+for my $kind ('queue', 'subscription')
+{
+	my %pause = ($kind => $kind eq 'queue' ? "pricing $markup" : 'audit', reason => 'closed');
+	my $paused = "SELECT paused, paused_until FROM stacksaga.${kind}s WHERE pause_reason = 'closed'";
+	is($site->act("/api/act/pause-$kind?dry_run=no", {%pause, until => "'; DROP TABLE stacksaga.saga; --"}, \%alice), 400, "$kind: no text is an instant");
+	is($site->act("/api/act/pause-$kind", {%pause, until => '2100-01-01T00:00:00Z'}, \%alice), 200, 'an instant is');
+	is($node->safe_psql('postgres', $paused), '', 'tried first');
+	is($site->act("/api/act/pause-$kind?dry_run=no", {%pause, until => '2100-01-01T00:00:00Z'}, \%alice), 200, 'then done');
+	is($node->safe_psql('postgres', "SET timezone = 'UTC'; $paused"), 't|2100-01-01 00:00:00+00', 'until then');
+	is($site->act("/api/act/pause-$kind?dry_run=no", \%pause, \%alice), 409, 'and not twice');
+	is($site->act("/api/act/resume-$kind?dry_run=no", \%pause, \%alice), 200, 'it can go on before');
+	is($node->safe_psql('postgres', $paused), '', 'and does');
+}
+
 # Old dead messages, by their ids, by their error and all of them: only where the operator says so.
 is(StacksagaSite::add_dead_messages($node, 2), 3, 'three messages are dead');
 $node->safe_psql('postgres', q{UPDATE stacksaga.dead_message SET published_at = published_at - interval '40 days'});

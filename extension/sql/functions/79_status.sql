@@ -163,8 +163,18 @@ AS $$
                'held', (SELECT count(*)
                           FROM (SELECT FROM stacksaga.message_retry m
                                  WHERE m.subscription_id = s.subscription_id LIMIT 1000) AS held),
-               'dead', stacksaga_internal.dead_count(s.subscription_id)) ORDER BY s.subscription), '[]')
+               'dead', stacksaga_internal.dead_count(s.subscription_id), 'paused', p.is_paused)
+           || CASE WHEN NOT p.is_paused THEN '{}' ELSE jsonb_build_object(
+               'paused_since', s.paused_at, 'paused_until', s.paused_until,
+               'pause_reason', s.pause_reason,
+               'paused_by', (SELECT coalesce(a.on_behalf_of, a.role)
+                               FROM stacksaga.operator_action a
+                              WHERE a.acted_at BETWEEN s.paused_at AND s.paused_at + interval '10 seconds'
+                                AND a.action = 'pause' AND a.object = 'subscription ' || s.subscription
+                              ORDER BY a.acted_at LIMIT 1)) END
+               ORDER BY s.subscription), '[]')
       FROM stacksaga.subscription s JOIN stacksaga.ring r USING (ring_id)
+     CROSS JOIN LATERAL stacksaga_internal.is_paused(s.paused_at, s.paused_until) AS p(is_paused)
 $$;
 COMMENT ON FUNCTION stacksaga_internal.status_subscriptions IS
     'Internal: returns what status() says of subscriptions: for how long messages have waited, how many are held and dead (1000 stands for more)';

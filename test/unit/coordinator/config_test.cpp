@@ -85,6 +85,24 @@ TEST(Config, ActionsAreNotWatched) {
     }
 }
 
+TEST(Config, ActionsTakeWhatTheirTableSays) {
+    const auto paused = parse({"pause-queue", "pay", "--reason", "why", "--until", "2026-12-24"});
+    ASSERT_TRUE(paused.config) << paused.error;
+    EXPECT_EQ(paused.config->action.targets, (std::vector<std::string>{"pay"}));
+    EXPECT_EQ(paused.config->action.until, "2026-12-24");
+    EXPECT_TRUE(parse({"redrive", "--subscription", "s", "--reason", "why"}).config);
+    const std::vector<std::vector<const char *>> refused{
+        {"pause-queue", "--reason", "why"},
+        {"pause-queue", "pay", "ship", "--reason", "why"},
+        {"resume-queue", "pay", "--reason", "why", "--until", "2026-12-24"},
+        {"pause-schedule", "nightly", "--reason", "why", "--until", "2026-12-24"},
+        {"cancel", "order-1", "--reason", "why", "--spread", "1 minute"},
+        {"discard", "--subscription", "s", "--reason", "why"},
+        {"resolve", "order-1", "order-2", "--reason", "why", "--step", "s", "--outcome", "done"}};
+    for (const auto &arguments : refused)
+        EXPECT_EQ(parse(arguments).exit_code, 64) << arguments.front();
+}
+
 TEST(Config, TakesFlags) {
     const auto parsed =
         parse({"master", "-d", "host=db dbname=shop", "--name", "m1", "--log-format", "json",

@@ -1,47 +1,48 @@
-// The views and actions of the page and the commands, as tables of queries. A view is one query
-// that returns one JSON text and costs the database nothing that grows with history; an action is
-// one call of stacksaga with one JSON object of arguments.
+// The actions of the page and the commands, as a table: each is one call of stacksaga with one JSON
+// object of arguments. HTTP, the options of the commands and the objects that they make follow it.
 #pragma once
 
 #include "db/shared_connection.hpp"
 
+#include <array>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace stacksaga::coordinator {
 
-struct View {
-    std::string_view path;
-    /// Parameters of the request, in the order of the query's. "payloads" is not the request's: it
-    /// says whether the viewer sees payloads. A missing or empty one is NULL.
-    std::vector<std::string_view> parameters;
-    const char *sql;
-    /// The message when the answer is NULL.
-    std::string_view missing = {};
-    /// Only for viewers who see payloads.
-    bool is_for_operators = false;
+/// What an action takes besides its objects and the reason: members of its object.
+struct Takes {
+    bool spread = false;
+    bool until = false;
+    bool past_dedupe_retention = false;
 };
-
-[[nodiscard]] std::span<const View> views();
 
 struct Action {
     std::string_view name;
+    /// The members that name the objects: a list of ids, or one text each; none: the database.
+    std::array<std::string_view, 2> objects;
     /// $1 is the object, $2 whether this is a dry run; returns one JSON list. All changes of a dry
     /// run are rolled back.
     const char *sql;
+    Takes takes{};
+    /// The kind of role that may call it. What is not for `support` is for the commands alone, and
+    /// may take as long as it needs.
+    std::string_view kind = "support";
+
+    [[nodiscard]] bool is_for_support() const noexcept { return kind == "support"; }
 };
 
-[[nodiscard]] std::span<const Action> actions();
+/// Null where there is no such action.
 [[nodiscard]] const Action *find_action(std::string_view name);
 
 /// Runs actions over a connection of its own, one at a time, each in a transaction that names the
 /// operator. Lifecycle: constructed, run() at any time, close() at the end.
 class ActionRunner {
 public:
+    /// `is_patient`: no action ends by a time limit.
     ActionRunner(const asio::any_io_executor &executor, std::string conninfo,
-                 Connection::NoticeHandler on_notice);
+                 Connection::NoticeHandler on_notice, bool is_patient = false);
 
     /// Returns the list of the action. Throws StoreError, of class in_doubt when the connection
     /// was lost while the transaction committed.

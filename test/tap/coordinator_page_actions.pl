@@ -1,0 +1,112 @@
+# What an operator does on the page to more than one saga, with dialogs that ask for more than a reason: pauses that
+# end by themselves, by keyboard and on a phone.
+use strict;
+use warnings;
+
+use JSON::PP;
+use PostgreSQL::Test::Utils;
+use StacksagaBrowser;
+use StacksagaCluster;
+use StacksagaSite;
+use Test::More;
+
+my $program = StacksagaSite::program();
+plan skip_all => 'stacksaga-coordinator is not in PATH' unless defined $program;
+my $chromium = StacksagaBrowser::program();
+plan skip_all => 'no browser (package chromium-headless-shell) is here' unless defined $chromium;
+
+my $node = StacksagaCluster->new('main');
+$node->init;
+$node->start;
+$node->create_extension('postgres');
+StacksagaSite::fill($node, '');
+my $site = StacksagaSite->new($node, $program, '--operators-file', StacksagaSite::operators_file($program, alice => 'right'));
+my $browser = StacksagaBrowser->new($chromium);
+$browser->resize(1280, 900);
+$browser->open_page($site->origin . '/#/queues');
+
+sub value { return $node->safe_psql('postgres', $_[0]) }
+sub type_into
+{
+	my ($place, $text) = @_;
+	$browser->evaluate("document.querySelector('$place').focus()");
+	return $browser->ask('Input.insertText', text => $text);
+}
+sub shows { return $browser->becomes("/$_[0]/.test(document.querySelector('#view').innerText)", $_[1]) }
+sub go_to
+{
+	my ($address, $condition) = @_;
+	$browser->evaluate("location.hash = '$address'");
+	return $browser->becomes("document.querySelector('#view').dataset.shown === '$address' && ($condition)", "$address is shown");
+}
+
+# An action: tried, which changes nothing, then done. `fields` are set as typing sets them.
+sub acts
+{
+	my ($place, $reason, $query, $expected, %fields) = @_;
+	my $before = value($query);
+	$browser->becomes("document.querySelector('$place') !== null", "$reason: there is a button");
+	$browser->evaluate("document.querySelector('$place').click()");
+	type_into('#reason', $reason);
+	$browser->evaluate("(() => { const field = document.querySelector('$_'); field.value = '$fields{$_}'; field.dispatchEvent(new Event('input')); })()") for sort keys %fields;
+	for my $step ([ 'Nothing has been done yet', $before ], [ '^Done', $expected ])
+	{
+		my ($answer, $there) = @$step;
+		$browser->evaluate(q{document.querySelector('#go').click()});
+		$browser->becomes("/$answer/m.test(document.querySelector('#dialog').innerText)", "$reason: $answer") or diag($browser->text('#dialog'));
+		is(value($query), $there, 'with what it changes');
+	}
+	my $sql = $browser->evaluate(q{document.querySelector('#dialog code')?.textContent});
+	$browser->evaluate(q{document.querySelector('#dialog').close()});
+	return $sql;
+}
+
+# Logged in.
+$browser->becomes(q{!document.querySelector('#log-in').hidden}, 'one can log in');
+$browser->evaluate(q{document.querySelector('#log-in').click()});
+type_into('#login-user', 'alice');
+type_into('#login-password', 'right');
+$browser->press('Enter', windowsVirtualKeyCode => 13, text => "\r");
+$browser->becomes(q{!document.querySelector('#log-out').hidden}, 'and is');
+
+# A pause that ends by itself: of a queue and of a subscription. The page says until when, why, by whom and since when.
+my %pauses = (
+	queue => [ '#/queues', 'pause_queue', q{queue = 'pricing'}, '' ],
+	subscription => [ '#/outbox', 'pause_subscription', q{subscription = 'audit'}, '[aria-label$=audit]' ]);
+for my $kind (sort keys %pauses)
+{
+	my ($address, $function, $which, $row) = @{ $pauses{$kind} };
+	my $paused = "SELECT paused, pause_reason, paused_until - date_trunc('minute', paused_until) FROM stacksaga.${kind}s WHERE $which";
+	go_to($address, "document.querySelector('[data-action=pause-$kind]$row') !== null");
+	my $until = $browser->evaluate(q{new Date(Date.now() + 7200000 - new Date().getTimezoneOffset() * 60000).toISOString().slice(0, 16)});
+	my $sql = acts("[data-action=pause-$kind]$row", "stocktaking of $kind", $paused, "t|stocktaking of $kind|00:00:00", '#until' => $until);
+	like($sql, qr/^SELECT stacksaga\.$function\('\w+', 'stocktaking of $kind', until => '[-\d]+T[\d:.]+Z'\);$/, 'the SQL says until when, too');
+	$until =~ s/T/ /;
+	shows("paused until $until .in (?:2 h|1\\d\\d min).: stocktaking of ${kind}[^]*by alice [\\d.]+ s ago", "the $kind is shown as paused");
+	my $resume = "[data-action=resume-$kind]$row";
+	acts($resume, 'counted', "SELECT paused FROM stacksaga.${kind}s WHERE $which", 'f');
+	$browser->becomes("document.querySelector('$resume') === null", 'and it goes on');
+}
+
+# One without an end is as before; an instant that has passed is refused.
+acts('[data-action=pause-subscription][aria-label$=audit]', 'no end', q{SELECT paused, paused_until FROM stacksaga.subscriptions WHERE subscription = 'audit'}, 't|');
+shows('paused: no end', 'a pause without an end is shown without one');
+acts('[data-action=resume-subscription]', 'go on', q{SELECT paused FROM stacksaga.subscriptions WHERE subscription = 'audit'}, 'f');
+$browser->becomes(q{document.querySelector('[data-action=pause-subscription][aria-label$=audit]') !== null}, 'it may be paused again');
+$browser->evaluate(q{document.querySelector('[data-action=pause-subscription][aria-label$=audit]').click()});
+type_into('#reason', 'too late');
+$browser->evaluate(q{document.querySelector('#until').value = '2020-01-01T00:00'});
+$browser->evaluate(q{document.querySelector('#go').click()});
+$browser->becomes(q{/argument "until" is out of range/.test(document.querySelector('#dialog').innerText)}, 'a pause that would be over is refused');
+cmp_ok($browser->evaluate(q{document.querySelector('#until').labels.length}), '==', 1, 'the field has a label');
+$browser->resize(390, 900);
+cmp_ok($browser->evaluate(q{document.querySelector('#until').getBoundingClientRect().right}), '<=', 390, 'and fits on a phone');
+$browser->evaluate(q{document.querySelector('#dialog').close()});
+cmp_ok($browser->evaluate(q{document.documentElement.scrollWidth}), '<=', 390, 'so does the list');
+$browser->resize(1280, 900);
+
+my @complaints = grep { !/status of 400/ } $browser->complaints;
+is_deeply(\@complaints, [], 'the browser complains of nothing but the refusal');
+$browser->stop;
+$site->stop;
+done_testing();
