@@ -39,6 +39,7 @@ inline constexpr std::array<std::string_view, 91> crash_points{
     "step: failure written, work row unchanged",
     "saga: before the status",
     "saga: status written",
+    "saga: event published, status not written",
     "signal: taken, status not written",
     "claim: before the lease",
     "claim: lease written",

@@ -11,12 +11,24 @@
 #include "src/common/counters.hpp"
 #include "src/common/limits.hpp"
 #include "src/ring/fence.hpp"
+#include "src/saga/saga_event.hpp"
 #include "src/saga/saga_tables.hpp"
 #include "src/saga/saga_traits.hpp"
 
 namespace stacksaga {
 
 namespace {
+
+struct SagaChange {
+    pg_uuid_t id;
+    int64 token;
+    bool is_child;
+    bool has_attributes;
+    core::Status from;
+    core::Direction from_direction;
+    core::Status to;
+    core::Direction to_direction;
+};
 
 constinit pg::Statement insert_parked{
     "INSERT INTO stacksaga.parked_saga VALUES ($1, $2::stacksaga.ring_token, $3)"
@@ -74,26 +86,30 @@ core::Direction direction_in(const pg::TableRow &row) {
     return *core::direction_of(row.text(SagaColumn::direction));
 }
 
+SagaChange change_between(const pg::TableRow &before, const pg::TableRow &after) {
+    return {.id = before.uuid(SagaColumn::saga_id),
+            .token = before.int8(SagaColumn::token),
+            .is_child = !before.is_null(SagaColumn::parent_id),
+            .has_attributes = !before.is_null(SagaColumn::attributes),
+            .from = status_in(before),
+            .from_direction = direction_in(before),
+            .to = status_in(after),
+            .to_direction = direction_in(after)};
+}
+
 } // namespace
 
-void apply_change(const SagaChange &change) {
+void apply_row_change(const pg::TableRow &before, const pg::TableRow &after) {
+    const SagaChange change = change_between(before, after);
     require_allowed(change);
+    if (change.from == change.to && change.from_direction == change.to_direction)
+        return;
     if ((change.from == core::Status::parked) != (change.to == core::Status::parked))
         note_parked(change.id, change.token, change.to == core::Status::parked);
     if (change.has_attributes && change.from != change.to)
         change_attribute_rows(change.id, change.to);
     count(change);
-}
-
-void apply_row_change(const pg::TableRow &before, const pg::TableRow &after) {
-    apply_change({.id = before.uuid(SagaColumn::saga_id),
-                  .token = before.int8(SagaColumn::token),
-                  .is_child = !before.is_null(SagaColumn::parent_id),
-                  .has_attributes = !before.is_null(SagaColumn::attributes),
-                  .from = status_in(before),
-                  .from_direction = direction_in(before),
-                  .to = status_in(after),
-                  .to_direction = direction_in(after)});
+    publish_event(before, after);
 }
 
 // ----------------------------------------------------------------------- the state machines in SQL
@@ -193,6 +209,17 @@ void require_same_saga(HeapTuple before, HeapTuple after, TupleDesc descriptor) 
     }
 }
 
+/// The tuple in the order of SagaColumn.
+pg::TableRow row_of(HeapTuple tuple, TupleDesc descriptor) {
+    const std::span<const pg::TableColumn> columns = saga_table.description().columns;
+    auto *values = static_cast<Datum *>(palloc(sizeof(Datum) * columns.size()));
+    auto *nulls = static_cast<bool *>(palloc(columns.size()));
+    for (size_t i = 0; i < columns.size(); ++i)
+        values[i] =
+            heap_getattr(tuple, SPI_fnumber(descriptor, columns[i].name), descriptor, &nulls[i]);
+    return {{values, columns.size()}, {nulls, columns.size()}};
+}
+
 } // namespace
 
 // saga_transitions() -> TABLE(from_status, to_status, direction, sentence, of_child)
@@ -230,28 +257,14 @@ STACKSAGA_FUNCTION(enforce_transition) {
     HeapTuple before = trigger->tg_trigtuple, after = trigger->tg_newtuple;
 
     require_same_saga(before, after, descriptor);
-    auto from = core::status_of(column_text(before, descriptor, "status"));
-    auto from_direction = core::direction_of(column_text(before, descriptor, "direction"));
-    std::string_view to_name = column_text(after, descriptor, "status");
-    std::string_view direction_name = column_text(after, descriptor, "direction");
-    auto to = core::status_of(to_name);
-    auto to_direction = core::direction_of(direction_name);
-    if (!to || !to_direction) // the CHECK constraints name the mistake
+    // The CHECK constraints name the mistake.
+    if (!core::status_of(column_text(after, descriptor, "status")) ||
+        !core::direction_of(column_text(after, descriptor, "direction")))
         return PointerGetDatum(after);
-    const auto column = [&](const char *name, bool *isnull) {
-        return heap_getattr(before, SPI_fnumber(descriptor, name), descriptor, isnull);
-    };
-    bool isnull, has_no_parent, has_no_attributes;
-    static_cast<void>(column("parent_id", &has_no_parent));
-    static_cast<void>(column("attributes", &has_no_attributes));
-    apply_change({.id = *DatumGetUUIDP(column("saga_id", &isnull)),
-                  .token = DatumGetInt64(column("token", &isnull)),
-                  .is_child = !has_no_parent,
-                  .has_attributes = !has_no_attributes,
-                  .from = *from,
-                  .from_direction = *from_direction,
-                  .to = *to,
-                  .to_direction = *to_direction});
+    pg::as_owner([&] {
+        pg::with_spi(
+            [&] { apply_row_change(row_of(before, descriptor), row_of(after, descriptor)); });
+    });
     return PointerGetDatum(after);
 }
 

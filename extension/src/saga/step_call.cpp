@@ -186,18 +186,6 @@ Datum call_handler(const Definition &definition, const Step &step, const Functio
 
 // ----------------------------------------------------------------------------------- message steps
 
-namespace {
-
-using core::Direction;
-
-// The lease is text: JavaScript's numbers do not hold it.
-constinit pg::Statement make_command{
-    "SELECT pg_catalog.jsonb_build_object('saga_id', $1::uuid, 'saga', $2::text, 'step', $3::text,"
-    "         'direction', $4::text, 'attempt', $5::integer, 'input', $6::jsonb,"
-    "         'results', $7::jsonb, 'idempotency_key', $8::text, 'deadline', $9::text,"
-    "         'lease', $10::bigint::text, 'by_fallback', $11::boolean)"};
-
-/// As jsonb writes a timestamptz where the time zone is UTC, whatever the session's time zone is.
 std::string_view utc_text(TimestampTz time) {
     pg_tm tm{};
     fsec_t fraction;
@@ -209,6 +197,17 @@ std::string_view utc_text(TimestampTz time) {
     EncodeDateTime(&tm, fraction, true, 0, nullptr, USE_XSD_DATES, text);
     return text;
 }
+
+namespace {
+
+using core::Direction;
+
+// The lease is text: JavaScript's numbers do not hold it.
+constinit pg::Statement make_command{
+    "SELECT pg_catalog.jsonb_build_object('saga_id', $1::uuid, 'saga', $2::text, 'step', $3::text,"
+    "         'direction', $4::text, 'attempt', $5::integer, 'input', $6::jsonb,"
+    "         'results', $7::jsonb, 'idempotency_key', $8::text, 'deadline', $9::text,"
+    "         'lease', $10::bigint::text, 'by_fallback', $11::boolean)"};
 
 Datum command_of(Saga &saga, const Step &step, const Work &attempt) {
     std::string_view direction = core::name_of(attempt.direction);

@@ -51,6 +51,9 @@ Datum step_results(Saga &saga);
 // A message step is called by a message: published as a command, and answered with complete_step()
 // or fail_step() under the lease that the message carries.
 
+/// As jsonb writes a timestamptz where the time zone is UTC, whatever the session's time zone is.
+std::string_view utc_text(TimestampTz time);
+
 /// The topic that its call is published to.
 std::string_view topic_of(const Step &step, core::Direction direction, bool falling_back);
 
