@@ -123,7 +123,7 @@ SELECT count(*) FROM stacksaga.parked_saga;
 RESET ROLE;
 
 DELETE FROM stacksaga.saga WHERE status = 'parked';
-TRUNCATE stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.parked_saga;
+TRUNCATE stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.parked_saga, stacksaga.saga_action;
 SET client_min_messages = warning;
 DROP SCHEMA parked CASCADE;
 DELETE FROM stacksaga.usage_grant WHERE role LIKE 'parked%';

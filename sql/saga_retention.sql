@@ -182,4 +182,4 @@ RESET stacksaga.cluster;
 DROP VIEW retention_left, retention_orphans;
 DROP FUNCTION retention_do, retention_fail;
 TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.saga_signal,
-    stacksaga.saga_action;
+    stacksaga.saga_action, stacksaga.parked_saga;
