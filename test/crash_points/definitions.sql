@@ -42,6 +42,11 @@ BEGIN
     END LOOP;
 END $$;
 
+CREATE TABLE told (seq bigint GENERATED ALWAYS AS IDENTITY, saga_id uuid NOT NULL, type text NOT NULL);
+CREATE FUNCTION hear(m stacksaga.message) RETURNS void LANGUAGE sql AS $$
+    INSERT INTO told (saga_id, type) VALUES ((m.payload ->> 'saga_id')::uuid, m.type)
+$$;
+
 CREATE FUNCTION step(name text) RETURNS stacksaga.step_definition LANGUAGE sql AS $$
     SELECT stacksaga.sql_step(name, action => 'act(stacksaga.step_call)', compensation => 'act(stacksaga.step_call)',
         retry => stacksaga.retry_policy(max_attempts => 20, initial_interval => '0'))
@@ -58,6 +63,7 @@ SELECT stacksaga.define_saga('steps', ARRAY[step('a'), step('b'), step('c')]),
            action => 'act(stacksaga.step_call)', fallback => 'fall_back(stacksaga.step_call)')]),
        stacksaga.define_saga('service', ARRAY[service('service'), step('a')]),
        stacksaga.define_saga('service_undo', ARRAY[service('service_undo'), step('broken')]),
+       stacksaga.define_saga('told', ARRAY[service('told'), step('broken')], events_topic => 'told'),
        stacksaga.define_saga('signal', ARRAY[stacksaga.signal_step('paid', signal => 'paid'), step('a')]),
        stacksaga.define_saga('timer', ARRAY[stacksaga.timer_step('wait', delay => '100 milliseconds'), step('a')]),
        stacksaga.define_saga('deadline', ARRAY[step('a'), stacksaga.queue_step('charge', queue => 'nobody', compensable => true)],
@@ -69,7 +75,7 @@ SELECT stacksaga.define_saga('child', ARRAY[step('a'), stacksaga.child_step('kid
 
 SELECT stacksaga.create_subscription(topic, topic, handler, retry => stacksaga.retry_policy(initial_interval => '0'))
   FROM (VALUES ('keyed', 'handle(stacksaga.message)'), ('batch', 'handle(stacksaga.message[])'),
-               ('fetched', NULL), ('command', NULL)) AS s(topic, handler);
+               ('fetched', NULL), ('command', NULL), ('told', 'hear(stacksaga.message)')) AS s(topic, handler);
 
 -- Claims note what the limits of a queue counted; these never hold anything back.
 SELECT stacksaga.set_queue('service', max_running => 100, rate => 1000);

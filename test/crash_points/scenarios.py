@@ -212,6 +212,26 @@ class ServiceUndo(Service):
     expected = undone('service_undo', 'charge')
 
 
+class Told(ServiceUndo):
+    """Each change of its status is published once, in their order: with the change, or not at all."""
+    name = saga = 'told'
+    expected = undone('told', 'charge')
+    events = ['saga.running', 'saga.compensating', 'saga.failed']
+
+    def types(self, client, tag):
+        return [type for type, in client.rows(
+            'SELECT type FROM told WHERE saga_id = stacksaga.saga_id_of(%s, %s) ORDER BY seq', self.saga, tag)]
+
+    def work(self, client, tag):
+        super().work(client, tag)
+        client.until('its end is told', lambda: self.events[-1] in self.types(client, tag))
+
+    def wrong(self, client, tag):
+        yield from super().wrong(client, tag)
+        if (types := self.types(client, tag)) != self.events:
+            yield f'its events are {types}, not {self.events}'
+
+
 class Command(SagaScenario):
     """A step whose command is a message: effect, answer and acknowledgement commit together."""
     name = saga = 'command'

@@ -35,6 +35,23 @@ constexpr const char *select_bad_changes = R"(
             WHERE b.saga_id = c.saga_id AND b.change_no < c.change_no
               AND b.direction = 'compensate'))";
 
+// Sagas whose events say anything else than their changes, in order.
+constexpr const char *select_bad_events = R"(
+    WITH change AS (
+        SELECT saga_id, array_agg('saga.' || to_status || ' ' || direction ORDER BY change_no) AS said
+          FROM property.change GROUP BY saga_id
+    ), event AS (
+        SELECT (payload ->> 'saga_id')::uuid AS saga_id,
+               array_agg(type || ' ' || (payload ->> 'direction') ORDER BY number) AS said
+          FROM stacksaga.outbox_message
+         WHERE topic = 'property events' AND type = 'saga.' || (payload ->> 'status')
+           AND key = payload ->> 'saga_id' GROUP BY 1
+    )
+    SELECT (s.input ->> 'no')::integer, c.said::text, e.said::text
+      FROM stacksaga.saga s
+      LEFT JOIN change c ON c.saga_id = s.saga_id LEFT JOIN event e ON e.saga_id = s.saga_id
+     WHERE c.said IS DISTINCT FROM e.said)";
+
 constexpr const char *select_lost_leases = R"(
     SELECT count(*), count(d.verify), count(d.fallback),
            count(*) FILTER (WHERE d.effect = 'irreversible')
@@ -90,6 +107,10 @@ void Database::check_changes() {
     for (int i = 0; i < rows.size(); ++i)
         trace_of(number(rows, i, 0)).broken_promise =
             fmt::format("its status went from {}", rows.text(i, 1));
+    const support::Rows events = run_sql(select_bad_events);
+    for (int i = 0; i < events.size(); ++i)
+        trace_of(number(events, i, 0)).broken_promise = fmt::format(
+            "its changes are {}, and its events {}", events.text(i, 1), events.text(i, 2));
 }
 
 void Database::count_lost_leases() {

@@ -154,7 +154,7 @@ std::string define_statement(const Definition &d) {
             fmt::format("{}\n  stacksaga.{}_step('{}', {}{})", steps.empty() ? "" : ",",
                         kind_names[static_cast<size_t>(s.kind)], s.name, own_arguments(s), more);
     }
-    std::string rest;
+    std::string rest = ", events_topic => 'property events'";
     if (d.deadline)
         rest += fmt::format(", deadline => '{} minutes'", *d.deadline);
     if (d.policy)

@@ -122,7 +122,7 @@ BEGIN
 END
 $$;
 
--- Every change of a saga's status.
+-- Every change of a saga's status, and of its direction while it is suspended.
 CREATE TABLE property.change (
     change_no   bigint GENERATED ALWAYS AS IDENTITY,
     saga_id     uuid NOT NULL,
@@ -138,7 +138,7 @@ BEGIN
 END
 $$;
 CREATE TRIGGER property_note_change AFTER UPDATE ON stacksaga.saga FOR EACH ROW
-    WHEN (old.status IS DISTINCT FROM new.status) EXECUTE FUNCTION property.note_change();
+    WHEN ((old.status, old.direction) IS DISTINCT FROM (new.status, new.direction)) EXECUTE FUNCTION property.note_change();
 
 CREATE FUNCTION property.clock() RETURNS bigint LANGUAGE sql AS $$
     SELECT (extract(epoch FROM stacksaga.clock_now()) * 1000000)::bigint
@@ -146,5 +146,5 @@ $$;
 
 CREATE FUNCTION property.forget() RETURNS void LANGUAGE sql AS $$
     TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, property.ledger,
-        property.change
+        property.change, stacksaga.outbox_message
 $$;
