@@ -209,6 +209,12 @@ $$;
 SELECT release.publish('handler', 1, 4);
 SELECT length(release.receive('handler')), stacksaga.release_batch(release.batch('handler'), '1 hour', 'soon');
 SELECT stacksaga.alter_subscription('handler', handler => 'release.handle(stacksaga.message)');
+-- What status() says of each subscription.
+SELECT count(v.released_until) > 0 AS are_released, count(v.release_reason) > 0 AS have_reasons, count(*) FILTER (
+           WHERE ((s ->> 'released_until')::timestamptz, s ->> 'release_reason')
+                 IS DISTINCT FROM (v.released_until, v.release_reason)) AS differ
+  FROM jsonb_array_elements(stacksaga.status() -> 'subscriptions') AS s
+  JOIN stacksaga.subscriptions v ON v.subscription = s ->> 'subscription' AND v.cluster = s ->> 'cluster';
 SELECT stacksaga.run_pending(), release.later(3601);
 SELECT stacksaga.run_pending();
 SELECT array_agg(n ORDER BY n) FROM release.handled;

@@ -34,6 +34,16 @@ SELECT stacksaga.define_saga('diagram kinds', ARRAY[
     stacksaga.child_step('child', 'diagram')]);
 SELECT stacksaga.saga_diagram('diagram kinds');
 
+-- What follows a failure: of the saga where it parks, of the steps that say something else.
+SELECT stacksaga.define_saga('diagram parks', ARRAY[
+    stacksaga.sql_step('debit', 'diagram.act(stacksaga.step_call)', 'diagram.undo(stacksaga.step_call)'),
+    stacksaga.queue_step('check', 'checks', false, on_failure => 'compensate'),
+    stacksaga.queue_step('pay', 'payments', effect => 'irreversible', on_failure => 'park')], on_failure => 'park');
+SELECT stacksaga.saga_diagram('diagram parks');
+SELECT stacksaga.define_saga('diagram parks', ARRAY[
+    stacksaga.queue_step('check', 'checks', false), stacksaga.timer_step('wait', '1 hour', on_failure => 'park')]);
+SELECT stacksaga.saga_diagram('diagram parks');
+
 -- Names that would end a label, a node, a line or a comment, or become HTML, stay text.
 CREATE FUNCTION diagram."odd ("";)"(call stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS 'SELECT NULL::jsonb';
 SELECT stacksaga.define_saga('diagram "odd" %%{init}%%', ARRAY[

@@ -55,10 +55,15 @@ constexpr const char *SQL_SAGAS =
     "       AS x(status text, sagas bigint, more boolean)";
 constexpr const char *SQL_SUBSCRIPTIONS =
     "SELECT subscription, topic, coalesce(handler, 'services') AS handler,"
-    "       pg_catalog.round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead, " PAUSED
+    "       pg_catalog.round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead, " PAUSED ","
+    "       CASE WHEN released_until IS NOT NULL"
+    "            THEN pg_catalog.concat_ws(': ', 'until '"
+    "                     || pg_catalog.date_trunc('seconds', released_until),"
+    "                     pg_catalog.left(release_reason, 80)) END AS given_back"
     "  FROM pg_catalog.jsonb_to_recordset(stacksaga.status() -> 'subscriptions')"
     "       AS x(subscription text, topic text, handler text, lag_seconds double precision,"
-    "            held bigint, dead bigint, paused boolean, paused_until timestamptz)";
+    "            held bigint, dead bigint, paused boolean, paused_until timestamptz,"
+    "            released_until timestamptz, release_reason text)";
 constexpr const char *SQL_LOCATE_JSON =
     "SELECT pg_catalog.jsonb_pretty(pg_catalog.jsonb_build_object('token', token::text,"
     "           'slot', slot, 'node', node, 'valid_until', valid_until, 'next_node', next_node))"

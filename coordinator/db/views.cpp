@@ -51,7 +51,7 @@ constexpr const char *SQL_SAGA =
     "    SELECT saga_id, saga, version, key, status, current_step, attempt, paused_until,"
     "           pause_reason, region, cluster, token::text AS token, input,"
     "           pg_catalog.left(last_error, 8192) AS last_error, created_at, updated_at, finished_at,"
-    "           parent_id, priority, group_key, attributes"
+    "           parent_id, priority, group_key, attributes, compensation_requested"
     "      FROM stacksaga.sagas WHERE saga_id = $1::uuid)"
     "SELECT pg_catalog.json_build_object("
     "    'saga', pg_catalog.to_jsonb(s) - ARRAY['input', 'attributes'],"

@@ -43,6 +43,10 @@ export const pause_of = (x, now) => !x.paused ? null : make("div", {},
     x.pause_reason ? `: ${x.pause_reason}` : null)),
   x.paused_since ? make("p", {class: "dim"}, x.paused_by ? `by ${x.paused_by} ` : null, when(x.paused_since, now)) : null);
 
+/// What consumers gave back last: until when nobody gets it, and why; null where a batch was acknowledged since.
+export const release_of = (x, now) => !x.released_until ? null : make("p", {}, make("span", {class: "warn"}, "given back",
+  difference(x.released_until, now) < 0 ? [" ", ...until(x.released_until, now)] : null, x.release_reason ? `: ${x.release_reason}` : null));
+
 export const status_class = s => s === "completed" || s === "active" ? "good"
   : s === "parked" || s === "dead" || s === "failed" ? "bad"
   : s === "compensating" || s === "suspended" || s === "suspected" || s === "draining" ? "warn" : "";

@@ -49,7 +49,7 @@ export const definitions = {
   draw: (data, {id}) => id ? [make("h2", {}, `Definition ${id}`),
       make("p", {}, make("a", {href: "#/definitions"}, "All definitions"), " ",
         make("a", {href: `#/sagas?saga=${encodeURIComponent(id)}`}, "Its sagas")),
-      make("h3", {}, "Stages"), diagram.draw(data.diagram),
+      make("h3", {}, "Stages"), diagram.failure_note(data.diagram), diagram.draw(data.diagram),
       table("Attempts and how long they may take", ["Step", "Attempts", "Longest", "Calls at worst", "Deduplicated for", "Warning"],
         data.retries.map(r => [r.step, r.attempts ?? "no limit", r.longest_window ?? "", r.worst_case_calls ?? "",
           r.dedupe_window ?? "", r.warning ?? ""])),

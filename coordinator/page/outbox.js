@@ -4,7 +4,7 @@
 import {action_button, pause_action, sql_details} from "./actions.js";
 import {chosen_of, read, read_error_detail, session} from "./api.js";
 import {facts, long_text, make, payload, table} from "./dom.js";
-import {at_least, pause_of, seconds, when} from "./format.js";
+import {at_least, pause_of, release_of, seconds, when} from "./format.js";
 import {Selection} from "./selection.js";
 
 const page_size = 50;
@@ -90,13 +90,18 @@ function draw_dead(data, parameters, redraw) {
     parameters.after ? make("p", {}, make("a", {href: `#/outbox/${encodeURIComponent(parameters.id ?? "")}`}, "Oldest")) : null];
 }
 
+function state_of(s, now) {
+  const states = [pause_of(s, now), release_of(s, now)].filter(Boolean);
+  return states.length === 0 ? "open" : make("div", {}, ...states);
+}
+
 function draw_subscription(s, now) {
   const object = {subscription: s.subscription, region: s.region, cluster: s.cluster};
   const pause = pause_action("subscription", s, object);
   const actions = [[pause, `${s.paused ? "Resume" : "Pause"} subscription ${s.subscription}`],
     ...(s.dead > 0 ? [[["redrive-all", object], `Redrive all of ${s.subscription}`]] : [])];
   return {key: `${s.region} ${s.cluster} ${s.subscription}`, cells: [link(s.subscription), s.topic, s.handler ?? "services",
-    seconds(s.lag_seconds), at_least(s.held, 1000), at_least(s.dead, 1000), pause_of(s, now) ?? "open",
+    seconds(s.lag_seconds), at_least(s.held, 1000), at_least(s.dead, 1000), state_of(s, now),
     make("div", {}, ...actions.flatMap(([action, title]) => [action_button(...action, title), " "]),
       sql_details(s.subscription, actions.map(([action]) => action)))]};
 }

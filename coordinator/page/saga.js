@@ -21,10 +21,10 @@ const live_children = children => children.filter(c => c.status !== "completed" 
   .flatMap((c, i) => [i > 0 ? ", " : "", link(c, c.key ?? c.saga), " ", status(c.status)]);
 
 /// The actions that the saga's status allows, each with its object.
-function possible_actions(s, attempts, is_parked_step) {
+function possible_actions(s, attempts, parked) {
   const ids = {saga_ids: [s.saga_id]};
-  const actions = actions_of(s.status).map(name => [name, ids]);
-  const step = is_parked_step ?? attempts.filter(a => a.status !== "completed").at(-1)?.step ?? s.current_step;
+  const actions = actions_of(s.status, parked?.direction).map(name => [name, ids]);
+  const step = parked?.step ?? attempts.filter(a => a.status !== "completed").at(-1)?.step ?? s.current_step;
   if (step && actions.length > 0)
     for (const outcome of ["done", "not_done", "never"])
       actions.push(["resolve", {saga_id: s.saga_id, step, outcome}]);
@@ -57,7 +57,7 @@ function published(data, now) {
 
 function head(data) {
   const s = {...data.saga, parked_step: data.parked?.step};
-  const actions = possible_actions(s, data.attempts, data.parked?.step);
+  const actions = possible_actions(s, data.attempts, data.parked);
   const children = live_children(data.children);
   return [make("h2", {}, s.key ?? s.saga_id, " ", status(s.status)),
     actions.length === 0 || !session.csrf_token ? null : make("p", {class: "buttons"}, ...actions.map(action =>
@@ -70,6 +70,7 @@ function head(data) {
       ["Children", children.length === 0 ? null : make("span", {}, ...children)],
       ["Step", s.current_step && `${s.current_step}, ${s.attempt ? `attempt ${s.attempt}` : "not tried yet"}`],
       ["Next attempt", s.paused_until && when(s.paused_until, data.now)], ["Why paused", s.pause_reason],
+      ["Compensation", s.compensation_requested && `requested by ${s.compensation_requested}: it begins unless an irreversible step is done`],
       ["Parked at", data.parked && `${data.parked.step} (${data.parked.direction})`],
       ["Started", when(s.created_at, data.now)], ["Finished", s.finished_at && when(s.finished_at, data.now)],
       ["Took", s.finished_at && seconds(difference(s.created_at, s.finished_at))],
@@ -78,7 +79,7 @@ function head(data) {
       ["Ring", `${s.region} / ${s.cluster}`], ["Token", make("code", {}, s.token)],
       ["Parent", data.parent && link(data.parent, `${data.parent.saga} (${data.parent.status})`)]]),
     data.parked ? copyable(data.parked.hint) : null,
-    make("h3", {}, "Stages"), diagram.draw(data.diagram, data.attempts, s)];
+    make("h3", {}, "Stages"), diagram.failure_note(data.diagram), diagram.draw(data.diagram, data.attempts, s)];
 }
 
 export function draw(data) {

@@ -105,6 +105,29 @@ $browser->evaluate(q{document.querySelector('#dialog').close()});
 cmp_ok($browser->evaluate(q{document.documentElement.scrollWidth}), '<=', 390, 'so does the list');
 $browser->resize(1280, 900);
 
+# What a consumer gave back, with its reason, until a batch is acknowledged.
+my $batch = value(q{SELECT batch_id FROM stacksaga.receive_messages('audit', 'auditor') LIMIT 1});
+value(qq{SELECT stacksaga.release_batch($batch, '1 hour', 'the archive is full')});
+shows('given back until [-\\d]+ [\\d:]+ .in (?:1 h|\\d+ min).: the archive is full', 'a batch that was given back is shown');
+value(q{UPDATE stacksaga.subscription_position SET released_until = stacksaga.clock_now() WHERE released_until IS NOT NULL});
+shows('given back: the archive is full', 'also when its time has come');
+$batch = value(q{SELECT batch_id FROM stacksaga.receive_messages('audit', 'auditor') LIMIT 1});
+value("SELECT stacksaga.ack_messages($batch)");
+$browser->becomes(q{!/given back/.test(document.querySelector('#view').innerText)}, 'and no longer when one was acknowledged');
+
+# What a definition says follows a failure: of the saga, and of the steps that say something else.
+value(q{SELECT stacksaga.define_saga('payout', ARRAY[stacksaga.queue_step('check', 'checks', false, on_failure => 'compensate'),
+	stacksaga.queue_step('order', 'payouts', compensable => true), stacksaga.queue_step('pay', 'payouts', effect => 'irreversible')], on_failure => 'park')});
+go_to('#/definitions/payout?version=1', q{document.querySelectorAll('.step').length === 3});
+shows('On failure: park', 'a definition says that it parks');
+is($browser->evaluate(q{[...document.querySelectorAll('.step')].map(s => /on failure: compensate/.test(s.innerText)).join()}), 'true,false,false',
+	'and the one step that compensates');
+my $payout = value(q{SELECT saga_id FROM stacksaga.start_saga('payout', key => 'payout-1')});
+go_to("#/saga/$payout", q{/payout-1/.test(document.querySelector('#view h2').innerText)});
+shows('On failure: park', 'so does a saga');
+go_to('#/definitions/transfer?version=1', q{document.querySelectorAll('.step').length === 2});
+unlike($browser->text('#view'), qr/on failure/i, 'one that compensates says nothing of it');
+
 my @complaints = grep { !/status of 400/ } $browser->complaints;
 is_deeply(\@complaints, [], 'the browser complains of nothing but the refusal');
 $browser->stop;

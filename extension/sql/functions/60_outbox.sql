@@ -186,6 +186,22 @@ AS 'MODULE_PATHNAME', 'stacksaga_outbox_unread_since';
 COMMENT ON FUNCTION stacksaga_internal.outbox_unread_since IS
     'Internal: returns when the first message was published that a subscription has not read; null: it has read all';
 
+-- The newest row of each partition, by the key.
+CREATE OR REPLACE FUNCTION stacksaga_internal.last_release(subscription_id integer, partitions integer)
+RETURNS TABLE (released_until timestamptz, release_reason text)
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
+AS $$
+    SELECT p.released_until, p.release_reason
+      FROM generate_series(0, last_release.partitions - 1) AS n(partition)
+     CROSS JOIN LATERAL (
+           SELECT * FROM stacksaga.subscription_position p
+            WHERE p.subscription_id = last_release.subscription_id AND p.partition = n.partition::smallint
+            ORDER BY p.version DESC LIMIT 1) AS p
+     WHERE p.answered_at IS NOT NULL ORDER BY p.answered_at DESC LIMIT 1
+$$;
+COMMENT ON FUNCTION stacksaga_internal.last_release IS
+    'Internal: returns until when and why the last answer of a subscription''s consumers gave its batch back; nulls: it acknowledged it';
+
 CREATE OR REPLACE FUNCTION stacksaga.message_transitions()
 RETURNS TABLE (from_state text, event text, to_state text, sentence text)
 LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 51

@@ -34,6 +34,7 @@ SET search_path = pg_catalog, pg_temp SET intervalstyle = 'postgres'
 AS $$
     WITH stacksaga_this_node AS (SELECT), step AS (
         SELECT ds.step_no AS no, ds.stage, ds.kind, ds.effect = 'irreversible' AS is_pivot,
+               CASE WHEN ds.on_failure <> definition.on_failure THEN ds.on_failure END AS on_failure,
                ds.effect = 'compensable' AS is_compensable, ds.fallback IS NOT NULL AS has_fallback,
                count(*) OVER (PARTITION BY ds.stage) AS siblings,
                stacksaga_internal.diagram_label(ds.step) AS name,
@@ -44,16 +45,17 @@ AS $$
                stacksaga_internal.diagram_action(CASE WHEN ds.kind IN ('sql', 'message') THEN ds.kind
                                       ELSE 'queue' END,
                                       ds.fallback, ds.fallback) AS falls_back
-          FROM stacksaga.definition_step ds,
+          FROM stacksaga.definition_step ds JOIN stacksaga.saga_definition definition USING (definition_id),
                coalesce(ds.queue, ds.signal, ds.delay::text, ds.child_saga, ds.topic) AS d(target)
          WHERE ds.definition_id = diagram_lines.definition_id
     ), node AS (
-        SELECT no, stage, siblings, format(CASE kind WHEN 'sql' THEN 's%s["%s<br/>%s%s"]'
-                                                     WHEN 'signal' THEN 's%s>"%s<br/>%s%s"]'
-                                                     WHEN 'timer' THEN 's%s("%s<br/>%s%s")'
-                                                     WHEN 'child' THEN 's%s[["%s<br/>%s%s"]]'
-                                                     ELSE 's%s[/"%s<br/>%s%s"/]' END,
-                      no, name, does, CASE WHEN is_pivot THEN '<br/>irreversible' END)
+        SELECT no, stage, siblings, format(CASE kind WHEN 'sql' THEN 's%s["%s<br/>%s%s%s"]'
+                                                     WHEN 'signal' THEN 's%s>"%s<br/>%s%s%s"]'
+                                                     WHEN 'timer' THEN 's%s("%s<br/>%s%s%s")'
+                                                     WHEN 'child' THEN 's%s[["%s<br/>%s%s%s"]]'
+                                                     ELSE 's%s[/"%s<br/>%s%s%s"/]' END,
+                      no, name, does, CASE WHEN is_pivot THEN '<br/>irreversible' END,
+                      '<br/>on failure#58; ' || on_failure)
                || CASE WHEN is_pivot THEN ':::pivot' ELSE '' END AS text
           FROM step
     ), stage AS (
@@ -109,8 +111,9 @@ LANGUAGE sql STABLE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS $$
     WITH stacksaga_this_node AS (SELECT)
     SELECT E'flowchart TD\n'
-           || format(E'    begin(("%s<br/>version %s"))\n',
-                     stacksaga_internal.diagram_label(d.saga), d.version)
+           || format(E'    begin(("%s<br/>version %s%s"))\n',
+                     stacksaga_internal.diagram_label(d.saga), d.version,
+                     CASE d.on_failure WHEN 'park' THEN '<br/>on failure#58; park' END)
            || string_agg('    ' || l.line, E'\n' ORDER BY l.part, l.place)
            || E'\n    completed((completed))'
            || CASE WHEN bool_or(l.part = 2)

@@ -164,6 +164,10 @@ AS $$
                           FROM (SELECT FROM stacksaga.message_retry m
                                  WHERE m.subscription_id = s.subscription_id LIMIT 1000) AS held),
                'dead', stacksaga_internal.dead_count(s.subscription_id), 'paused', p.is_paused)
+           || coalesce((SELECT jsonb_build_object('released_until', l.released_until,
+                                                  'release_reason', l.release_reason)
+                          FROM stacksaga_internal.last_release(s.subscription_id, s.partitions) AS l
+                         WHERE l.released_until IS NOT NULL), '{}')
            || CASE WHEN NOT p.is_paused THEN '{}' ELSE jsonb_build_object(
                'paused_since', s.paused_at, 'paused_until', s.paused_until,
                'pause_reason', s.pause_reason,

@@ -38,7 +38,7 @@ SELECT kind, object
         ('{operator}', '{create_subscription,alter_subscription,drop_subscription}'),
         ('{operator,support}', '{pause_subscription,resume_subscription}'),
         ('{operator,support}', '{redrive_message,redrive_messages,discard_message,maintain_outbox}'),
-        ('{operator,support,monitor}', '{outbox_backlog,outbox_unread_since,subscriptions,blocked_keys,first_blocked_keys,dead_messages,discarded_messages,message_retries}'),
+        ('{operator,support,monitor}', '{outbox_backlog,outbox_unread_since,last_release,subscriptions,blocked_keys,first_blocked_keys,dead_messages,discarded_messages,message_retries}'),
         -- Workers
         ('{operator}', '{run_pending}'),
         ('{coordinator,operator,support}', '{worker_ensure}'),

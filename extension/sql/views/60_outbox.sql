@@ -96,13 +96,6 @@ SELECT s.subscription,
        SELECT s.paused_at, s.paused_until, s.pause_reason
         WHERE s.paused_at IS NOT NULL
           AND (s.paused_until IS NULL OR s.paused_until > stacksaga.clock_now())) AS p ON true
-  LEFT JOIN LATERAL ( -- the last answer of its consumers
-       SELECT p.released_until, p.release_reason
-         FROM generate_series(0, s.partitions - 1) AS n(partition)
-        CROSS JOIN LATERAL (
-              SELECT * FROM stacksaga.subscription_position p
-               WHERE p.subscription_id = s.subscription_id AND p.partition = n.partition::smallint
-               ORDER BY p.version DESC LIMIT 1) AS p
-        WHERE p.answered_at IS NOT NULL ORDER BY p.answered_at DESC LIMIT 1) AS a ON true;
+  LEFT JOIN LATERAL stacksaga_internal.last_release(s.subscription_id, s.partitions) AS a ON true;
 COMMENT ON VIEW stacksaga.subscriptions IS
     'One row per subscription; its lag counts messages that are published and not handled, without dead ones';
