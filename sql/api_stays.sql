@@ -66,6 +66,7 @@ heartbeat_node|2|node text, incarnation bigint, load double precision DEFAULT 0|
 idempotency_begin|2|scope text, key text, request jsonb DEFAULT NULL::jsonb, lease interval DEFAULT '00:01:00'::interval, retention interval DEFAULT NULL::interval, on_locked text DEFAULT 'error'::text|TABLE(outcome text, response jsonb, recovery_point text, attempt integer, lease bigint)
 idempotency_checkpoint|4|scope text, key text, lease bigint, recovery_point text|void
 idempotency_finish|3|scope text, key text, lease bigint, response jsonb DEFAULT NULL::jsonb|void
+idempotency_forget|3|scope text, key text, reason text|void
 idempotency_release|3|scope text, key text, lease bigint|void
 idempotency_transitions|0||TABLE(from_state text, event text, to_state text, reply text, sentence text)
 leave_ring|2|node text, incarnation bigint|void

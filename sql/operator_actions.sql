@@ -105,6 +105,10 @@ SET ROLE actions_support;
 SELECT stacksaga.discard_message('actions', :'first', 'nobody wants it');
 SELECT stacksaga.pause_subscription('actions', 'INC-1');
 SELECT stacksaga.resume_subscription('actions', 'INC-1 is over');
+SET ROLE actions_service;
+SELECT count(stacksaga.idempotency_finish('actions', 'k', lease, '"x"')) FROM stacksaga.idempotency_begin('actions', 'k');
+SET ROLE actions_support;
+SELECT stacksaga.idempotency_forget('actions', 'k', 'ticket 4');
 RESET stacksaga.on_behalf_of;
 SET ROLE actions_operator;
 SELECT stacksaga.drop_subscription('actions', true);
@@ -148,7 +152,7 @@ SELECT p.object FROM stacksaga.privilege p JOIN pg_proc f ON f.proname = p.objec
    AND p.object <> ALL ('{define_saga,cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,acknowledge_contradiction,redact_saga,cancel_sagas,suspend_sagas,
         resume_sagas,retry_sagas,set_queue,drop_queue,pause_queue,resume_queue,create_schedule,drop_schedule,pause_schedule,resume_schedule,
         create_subscription,alter_subscription,drop_subscription,pause_subscription,resume_subscription,redrive_message,redrive_messages,discard_message,create_ring,alter_ring,
-        adopt_ring,drain_node}'::text[])
+        adopt_ring,drain_node,idempotency_forget}'::text[])
  GROUP BY p.object ORDER BY p.object;
 
 -- Who reads them.

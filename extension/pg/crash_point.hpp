@@ -109,6 +109,7 @@ inline constexpr std::array<std::string_view, 92> crash_points{
     "key: checkpoint written",
     "key: locked, not completed",
     "key: completed",
+    "key: forgotten",
     "key: released",
     "key: expired ones removed",
     "sequence: locked",

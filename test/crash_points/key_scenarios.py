@@ -102,6 +102,28 @@ class KeyReleased(KeyScenario):
         KeyInOneTransaction.work(self, client, tag)
 
 
+class KeyForgotten(KeyInOneTransaction):
+    """An operator erases the answer: the key never begins again, and never answers with it."""
+    name = 'a key that is forgotten'
+
+    def work(self, client, tag):
+        super().work(client, tag)
+        for _ in range(2):
+            client.run("SELECT stacksaga.idempotency_forget('crash', %s, 'ticket')", tag)
+
+    def wrong_marker(self, client, tag):
+        try:
+            yield f'the key answers {client.rows(BEGIN, tag)[0]}'
+        except psycopg.Error as error:
+            if error.sqlstate != 'SG409':
+                raise
+        kept = client.rows('SELECT response, fingerprint FROM stacksaga.idempotency_key WHERE key = %s', tag)
+        if kept != [(None, None)]:
+            yield f'{kept} is kept'
+        if len(client.rows("SELECT FROM stacksaga.operator_actions WHERE object = 'key \"' || %s || '\" of scope crash'", tag)) != 1:
+            yield 'the action is not recorded once'
+
+
 class KeyExpired(KeyInOneTransaction):
     """Keys are removed when their retention is over, completed ones with their markers, and can be begun anew."""
     name = 'a key that expires'

@@ -53,6 +53,14 @@ is($_->safe_psql('postgres', q{SELECT outcome, response, recovery_point FROM sta
 	'replay|7|half', $_->name . ' replays') for @nodes;
 is($main->safe_psql('postgres', q{SELECT rung, state FROM stacksaga.dedupe_state('pay', 'k1')}),
 	'idempotency_key|completed', 'the state of a key is found');
+$cluster->worker(0)->safe_psql('postgres', q{SELECT stacksaga.idempotency_forget('pay', 'k1', 'ticket 815')});
+for my $node (@nodes)
+{
+	$node->raises_sqlstate('postgres', q{SELECT * FROM stacksaga.idempotency_begin('pay', 'k1')}, 'SG409');
+}
+is($main->safe_psql('postgres', q{
+	SELECT s.state, k.response IS NULL FROM stacksaga.dedupe_state('pay', 'k1') AS s, stacksaga.idempotency_key AS k
+	 WHERE k.key = 'k1'}), 'forgotten|t', 'a key that one node has forgotten is forgotten on each');
 is($main->safe_psql('postgres', q{
 	BEGIN; SELECT outcome FROM stacksaga.idempotency_begin('pay', 'undone'); ROLLBACK;
 	BEGIN; SELECT lease FROM stacksaga.idempotency_begin('pay', 'released') \gset

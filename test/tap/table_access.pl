@@ -332,7 +332,7 @@ sub output_of_tests
 	my ($database) = @_;
 	my %output_of;
 	# dedupe_keys counts the updates of one table that stay in their pages.
-	for my $test ($database eq 'partitioned' ? () : 'dedupe_keys', 'dedupe_ladder', 'dedupe_refused')
+	for my $test ($database eq 'partitioned' ? () : 'dedupe_keys', 'dedupe_forget', 'dedupe_ladder', 'dedupe_refused')
 	{
 		my ($output, $errors) = PostgreSQL::Test::Utils::run_command(
 			[ 'psql', '-XaqA', '-f', "sql/$test.sql", '-d', $node->connstr($database) ]);

@@ -17,7 +17,7 @@ CREATE OR REPLACE FUNCTION stacksaga.idempotency_begin(
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_begin';
 COMMENT ON FUNCTION stacksaga.idempotency_begin IS
-    'Begins an operation under its key: new, replay with the stored response, or resume after an owner whose lease ran out. Raises SG400, SG413, SG422 (the same key with another request), SR409 (in progress elsewhere), 25006 (read-only)';
+    'Begins an operation under its key: new, replay with the stored response, or resume after an owner whose lease ran out. Raises SG400, SG409 (an operator has forgotten it), SG413, SG422 (the same key with another request), SR409 (in progress elsewhere), 25006 (read-only)';
 
 CREATE OR REPLACE FUNCTION stacksaga.idempotency_checkpoint(
     scope text, key text, lease bigint, recovery_point text
@@ -33,7 +33,7 @@ CREATE OR REPLACE FUNCTION stacksaga.idempotency_finish(
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_finish';
 COMMENT ON FUNCTION stacksaga.idempotency_finish IS
-    'Completes an operation and stores the response that replays return; the same finish again changes nothing. Raises SG400, SG412 (the lease is lost), SG413, SG422 (finished with another response), 25006';
+    'Completes an operation and stores the response that replays return; the same finish again changes nothing. Raises SG400, SG409 (an operator has forgotten it), SG412 (the lease is lost), SG413, SG422 (finished with another response), 25006';
 
 CREATE OR REPLACE FUNCTION stacksaga.idempotency_release(scope text, key text, lease bigint)
 RETURNS void
@@ -41,6 +41,12 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_release';
 COMMENT ON FUNCTION stacksaga.idempotency_release IS
     'Says that this attempt did nothing: the key is free again; where it has a recovery point, or an earlier attempt was lost, only the lease ends. Raises SG400, SG409 (it is completed), SG412 (the lease is lost), 25006';
+
+CREATE OR REPLACE FUNCTION stacksaga.idempotency_forget(scope text, key text, reason text) RETURNS void
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_idempotency_forget';
+COMMENT ON FUNCTION stacksaga.idempotency_forget IS
+    'Erases the response, the recovery point and the request''s fingerprint of a completed key before its retention ends; until then the key answers SG409, whatever the request. Raises SG400, SG404 (unknown or expired), SG409 (it is in progress), 25006';
 
 CREATE OR REPLACE FUNCTION stacksaga.accept_message(
     consumer text, message_id text, retention interval DEFAULT NULL
@@ -89,7 +95,7 @@ COMMENT ON FUNCTION stacksaga.expire_dedupe IS
 
 CREATE OR REPLACE FUNCTION stacksaga.idempotency_transitions()
 RETURNS TABLE (from_state text, event text, to_state text, reply text, sentence text)
-LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 29
+LANGUAGE c IMMUTABLE PARALLEL SAFE ROWS 42
 AS 'MODULE_PATHNAME', 'stacksaga_idempotency_transitions';
 COMMENT ON FUNCTION stacksaga.idempotency_transitions IS
     'Returns what each call, and time, does to an idempotency key in each state, with a sentence for each';

@@ -29,7 +29,7 @@ SELECT kind, object
          '{idempotency_begin,idempotency_checkpoint,idempotency_finish,idempotency_release,
            accept_message,accept_sequence,compare_and_set,read_value}'),
         ('{service,operator,support,monitor}', '{effects,effect_placement}'),
-        ('{operator,support}', '{expire_dedupe}'),
+        ('{operator,support}', '{expire_dedupe,idempotency_forget}'),
         ('{operator}', '{expire_sagas,expire_actions,reset_instants}'),
         ('{operator,support,monitor}', '{dedupe_state}'),
         -- Outbox

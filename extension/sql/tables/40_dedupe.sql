@@ -17,6 +17,7 @@ CREATE TABLE stacksaga.idempotency_key (
     fingerprint         bytea,
     recovery_point      text,
     response            jsonb,
+    forgotten_at        timestamptz,
     PRIMARY KEY (token, scope, key)
 ) WITH (fillfactor = 70, autovacuum_vacuum_scale_factor = 0.05);
 CREATE INDEX idempotency_key_sweep ON stacksaga.idempotency_key (sweep_at);
@@ -35,6 +36,8 @@ COMMENT ON COLUMN stacksaga.idempotency_key.scope IS 'The operation that the key
 COMMENT ON COLUMN stacksaga.idempotency_key.key IS 'The key';
 COMMENT ON COLUMN stacksaga.idempotency_key.recovery_point IS 'What idempotency_checkpoint() has noted last';
 COMMENT ON COLUMN stacksaga.idempotency_key.response IS 'What idempotency_finish() has stored';
+COMMENT ON COLUMN stacksaga.idempotency_key.forgotten_at IS
+    'When idempotency_forget() has erased fingerprint, recovery point and response; NULL: it has not';
 COMMENT ON COLUMN stacksaga.idempotency_key.lease IS
     'Fencing token of the latest begin; kept after completion, since the same finish may come again';
 COMMENT ON COLUMN stacksaga.idempotency_key.sweep_at IS

@@ -17,33 +17,43 @@ namespace stacksaga {
 
 namespace {
 
-// The state of a key is that of core/dedupe/idempotency_state.hpp, so the column is NULL here, and
-// lease_until is of keys alone.
-enum class RungColumn : uint8_t { rung, state, created_at, expires_at, detail, lease_until };
+// The state of a key is that of core/dedupe/idempotency_state.hpp, so the column is NULL here;
+// lease_until and is_forgotten are of keys alone.
+enum class RungColumn : uint8_t {
+    rung,
+    state,
+    created_at,
+    expires_at,
+    detail,
+    lease_until,
+    is_forgotten,
+};
 constinit pg::Select<RungColumn> select_rungs{
     "SELECT 'idempotency_key' AS rung, NULL AS state, created_at,"
     "       completed_at + retention AS expires_at,"
     "       pg_catalog.jsonb_strip_nulls(pg_catalog.jsonb_build_object('attempt', attempt,"
     "         'lease_until', CASE WHEN completed_at IS NULL THEN lease_until END,"
-    "         'completed_at', completed_at, 'recovery_point', recovery_point)) AS detail, lease_until"
+    "         'completed_at', completed_at, 'recovery_point', recovery_point,"
+    "         'forgotten_at', forgotten_at)) AS detail, lease_until,"
+    "       forgotten_at IS NOT NULL AS is_forgotten"
     "  FROM stacksaga.idempotency_key"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $3 AND key = $4"
     " UNION ALL "
     "SELECT 'accepted_message', CASE WHEN expires_at > $5 THEN 'accepted' ELSE 'expired' END,"
-    "       created_at, expires_at, '{}', NULL"
+    "       created_at, expires_at, '{}', NULL, NULL"
     "  FROM stacksaga.accepted_message"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token"
     "   AND consumer = $3 AND message_id = $4"
     " UNION ALL "
     "SELECT 'sequence', 'accepted', created_at, NULL,"
     "       pg_catalog.jsonb_build_object('epoch', epoch, 'sequence', sequence,"
-    "         'updated_at', updated_at), NULL"
+    "         'updated_at', updated_at), NULL, NULL"
     "  FROM stacksaga.producer_sequence"
     " WHERE token OPERATOR(stacksaga.=) $2::stacksaga.ring_token AND producer = $3"
     " UNION ALL "
     "SELECT 'versioned_value', CASE WHEN value IS NULL THEN 'deleted' ELSE 'present' END,"
     "       created_at, NULL,"
-    "       pg_catalog.jsonb_build_object('version', version, 'updated_at', updated_at), NULL"
+    "       pg_catalog.jsonb_build_object('version', version, 'updated_at', updated_at), NULL, NULL"
     "  FROM stacksaga.versioned_value"
     " WHERE token OPERATOR(stacksaga.=) $1::stacksaga.ring_token AND scope = $3 AND key = $4"};
 
@@ -53,9 +63,9 @@ using Rungs = pg::RowsOf<RungColumn>;
 pg::Column state_of(const Rungs &rows, uint64 row, TimestampTz now) {
     if (!rows.is_null(row, RungColumn::state))
         return pg::of(rows.value(row, RungColumn::state));
-    const core::IdempotencyState state =
-        core::idempotency_state(rows.time(row, RungColumn::lease_until),
-                                rows.optional_time(row, RungColumn::expires_at), now);
+    const core::IdempotencyState state = core::idempotency_state(
+        rows.time(row, RungColumn::lease_until), rows.optional_time(row, RungColumn::expires_at),
+        rows.boolean(row, RungColumn::is_forgotten), now);
     return pg::of(PointerGetDatum(pg::make_text(core::name_of(state))));
 }
 

@@ -3,7 +3,9 @@
 #include "core/dedupe/idempotency_state.hpp"
 #include "core/ring/token.hpp"
 
+#include "pg/errors.hpp"
 #include "pg/statement/result.hpp"
+#include "src/common/limits.hpp"
 
 namespace stacksaga {
 
@@ -25,6 +27,7 @@ constexpr std::array columns{
     pg::TableColumn{"fingerprint", BYTEAOID, pg::Nulls::allowed},
     pg::TableColumn{"recovery_point", TEXTOID, pg::Nulls::allowed},
     pg::TableColumn{"response", JSONBOID, pg::Nulls::allowed},
+    pg::TableColumn{"forgotten_at", TIMESTAMPTZOID, pg::Nulls::allowed},
 };
 constexpr std::array indexes{
     pg::TableIndex{.name = "idempotency_key_pkey",
@@ -50,6 +53,16 @@ IdempotencyKey::IdempotencyKey(const pg::Arguments &arguments)
 std::optional<KeyEntry> find_entry(const IdempotencyKey &key) {
     const std::optional<pg::TableRow> row = idempotency_keys.find_one({.key = key.columns});
     return row ? std::optional<KeyEntry>(*row) : std::nullopt;
+}
+
+void raise_forgotten(const IdempotencyKey &key, const KeyEntry &entry) {
+    ereport(ERROR,
+            (errcode(pg::sg409),
+             errmsg("key \"%s\" of scope \"%s\" was forgotten", clip(key.name), clip(key.scope)),
+             errdetail("It was completed and has been forgotten: its request and response were "
+                       "erased. It answers nothing else until its retention ends at %s.",
+                       timestamptz_to_str(*entry.expires_at)),
+             errhint("What it stands for was done. Use a new key only for a new intent.")));
 }
 
 // idempotency_transitions() -> TABLE(from_state, event, to_state, reply, sentence)

@@ -28,6 +28,7 @@ enum class KeyColumn : uint8 {
     fingerprint,
     recovery_point,
     response,
+    forgotten_at,
 };
 
 extern pg::Table idempotency_keys;
@@ -51,13 +52,14 @@ struct KeyEntry {
           recovery_point(row.optional_text(KeyColumn::recovery_point)),
           fingerprint(row.optional_text(KeyColumn::fingerprint)),
           fingerprint_version(row.int2(KeyColumn::fingerprint_version)),
-          response(row.optional(KeyColumn::response)) {
+          response(row.optional(KeyColumn::response)),
+          forgotten_at(row.optional_time(KeyColumn::forgotten_at)) {
         if (completed_at)
             expires_at = pg::time_plus(*completed_at, length(KeyColumn::retention));
     }
 
     core::IdempotencyState state(TimestampTz now) const {
-        return core::idempotency_state(lease_until, expires_at, now);
+        return core::idempotency_state(lease_until, expires_at, forgotten_at.has_value(), now);
     }
     /// Of an interval.
     int64 length(KeyColumn column) const {
@@ -75,8 +77,12 @@ struct KeyEntry {
     std::optional<std::string_view> fingerprint; ///< its bytes
     int16 fingerprint_version;
     std::optional<Datum> response;
+    std::optional<TimestampTz> forgotten_at;
 };
 
 std::optional<KeyEntry> find_entry(const IdempotencyKey &key);
+
+/// SG409: an operator has erased what would be the answer.
+[[noreturn]] void raise_forgotten(const IdempotencyKey &key, const KeyEntry &entry);
 
 } // namespace stacksaga

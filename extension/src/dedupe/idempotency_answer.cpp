@@ -74,6 +74,8 @@ void answer_without_lease(const Answer &a, const std::optional<KeyEntry> &entry,
     if (!a.holds(*entry))
         raise_lost(a, psprintf("attempt %d %s it", entry->attempt,
                                entry->completed_at ? "has completed" : "holds"));
+    if (entry->forgotten_at)
+        raise_forgotten(a.key, *entry);
     if (core::reply_to(core::IdempotencyState::completed, event) == core::IdempotencyReply::refused)
         raise_completed(a, event);
     if (!is_same_response(entry->response, response))

@@ -47,7 +47,7 @@ const char *describe(core::IdempotencyState state) {
     case core::IdempotencyState::completed:
         return "which is completed";
     default:
-        return "which is not there"; // nobody asks
+        return "which is not there"; // nobody asks, nor of one that was forgotten
     }
 }
 
@@ -171,7 +171,8 @@ std::optional<Begun> take(const Begin &begin, KeyEntry &entry, bool resumes) {
         pg::assign(KeyColumn::attempt, pg::param(attempt)),
         pg::assign(KeyColumn::recovery_point, pg::param(recovery_point)),
         pg::assign(KeyColumn::completed_at, pg::param_null(TIMESTAMPTZOID)),
-        pg::assign(KeyColumn::response, pg::param_null(JSONBOID))};
+        pg::assign(KeyColumn::response, pg::param_null(JSONBOID)),
+        pg::assign(KeyColumn::forgotten_at, pg::param_null(TIMESTAMPTZOID))};
     const bool taken = idempotency_keys.update(entry.row, changes);
     CRASH_POINT("key: taken over");
     if (!taken)
@@ -190,6 +191,8 @@ Begun begin_key(const Begin &begin) {
         core::IdempotencyReply reply = core::IdempotencyReply::begun;
         if (entry) {
             reply = core::reply_to(entry->state(begin.now), core::IdempotencyEvent::begin);
+            if (reply == core::IdempotencyReply::refused)
+                raise_forgotten(begin.key, *entry);
             if (reply != core::IdempotencyReply::begun) // an expired key is new
                 require_same_request(begin, *entry);
             if (reply == core::IdempotencyReply::replayed)

@@ -9,11 +9,13 @@ namespace {
 using namespace stacksaga::core;
 
 TEST(IdempotencyState, FollowsFromTheRowAndTheTime) {
-    EXPECT_EQ(idempotency_state({}, {}, 10), IdempotencyState::absent);
-    EXPECT_EQ(idempotency_state(11, {}, 10), IdempotencyState::in_progress);
-    EXPECT_EQ(idempotency_state(10, {}, 10), IdempotencyState::abandoned);
-    EXPECT_EQ(idempotency_state(5, 11, 10), IdempotencyState::completed);
-    EXPECT_EQ(idempotency_state(50, 10, 10), IdempotencyState::expired);
+    EXPECT_EQ(idempotency_state({}, {}, false, 10), IdempotencyState::absent);
+    EXPECT_EQ(idempotency_state(11, {}, false, 10), IdempotencyState::in_progress);
+    EXPECT_EQ(idempotency_state(10, {}, false, 10), IdempotencyState::abandoned);
+    EXPECT_EQ(idempotency_state(5, 11, false, 10), IdempotencyState::completed);
+    EXPECT_EQ(idempotency_state(5, 11, true, 10), IdempotencyState::forgotten);
+    EXPECT_EQ(idempotency_state(50, 10, false, 10), IdempotencyState::expired);
+    EXPECT_EQ(idempotency_state(50, 10, true, 10), IdempotencyState::expired);
 }
 
 TEST(IdempotencyState, EveryPairHasOneRowAndASentence) {
@@ -33,6 +35,7 @@ TEST(IdempotencyState, BeginsAgainOnlyWhereNoAttemptHoldsTheKey) {
             (t.reply == IdempotencyReply::begun || t.reply == IdempotencyReply::resumed)) {
             EXPECT_NE(t.from, IdempotencyState::in_progress);
             EXPECT_NE(t.from, IdempotencyState::completed);
+            EXPECT_NE(t.from, IdempotencyState::forgotten);
         }
         if (t.reply != IdempotencyReply::done && t.event != IdempotencyEvent::begin &&
             t.reply != IdempotencyReply::none) {
