@@ -105,6 +105,8 @@ redrive_messages|1|subscription text, topic text DEFAULT NULL::text, max_message
 register_node|1|node text, region text DEFAULT 'default'::text, cluster text DEFAULT 'default'::text, kind text DEFAULT 'worker'::text, weight double precision DEFAULT 1, agent text DEFAULT NULL::text|bigint
 release_batch|1|batch_id bigint, retry_after interval DEFAULT '00:00:00'::interval, reason text DEFAULT NULL::text|void
 reset_instants|1|reason text, dry_run boolean DEFAULT true|TABLE(kind text, object text, instant timestamp with time zone, becomes timestamp with time zone)
+release_step|3|saga_id uuid, step text, lease bigint, retry_after interval DEFAULT '00:00:00'::interval, reason text DEFAULT NULL::text|text
+release_steps|3|saga_ids uuid[], steps text[], leases bigint[], retry_after interval DEFAULT '00:00:00'::interval, reason text DEFAULT NULL::text|TABLE(saga_id uuid, step text, status text, sqlstate text, error text)
 resolve_step|3|saga_id uuid, step text, outcome text, output jsonb DEFAULT NULL::jsonb, reason text DEFAULT NULL::text, direction text DEFAULT NULL::text|text
 resume_queue|2|queue text, reason text|void
 resume_saga|2|saga_id uuid, reason text|text

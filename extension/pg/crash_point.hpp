@@ -22,7 +22,7 @@ namespace stacksaga::pg {
 
 /// Every crash point. A name that is not here does not compile; one that no scenario of
 /// test/crash_points passes fails `make crash-points`.
-inline constexpr std::array<std::string_view, 92> crash_points{
+inline constexpr std::array<std::string_view, 94> crash_points{
     "transaction: before its commit",
     "transaction: committed, its client not answered",
     "start: row written, work not yet",
@@ -37,6 +37,7 @@ inline constexpr std::array<std::string_view, 92> crash_points{
     "step: work row removed",
     "step: work row written, nobody woken",
     "step: failure written, work row unchanged",
+    "step: release written, work row unchanged",
     "saga: before the status",
     "saga: status written",
     "saga: event published, status not written",
@@ -49,6 +50,7 @@ inline constexpr std::array<std::string_view, 92> crash_points{
     "answer: judged",
     "answer: completed",
     "answer: failed",
+    "answer: released",
     "answer: lease extended",
     "signal: written, not taken",
     "child: notice written",

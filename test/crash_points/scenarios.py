@@ -206,6 +206,23 @@ class Service(SagaScenario):
                                 ("SELECT stacksaga.complete_step(%s, %s, %s, '{}')", under_lease)])
 
 
+class ServiceRelease(SagaScenario):
+    """A service that gives its first attempt back, in time or after its lease, and then completes."""
+    name = saga = 'service_release'
+    expected = acts('service_release', 'charge', 'a')
+
+    def help(self, client, tag, saga_id):
+        for claimed, step, direction, attempt, lease in client.rows(
+                "SELECT saga_id, step, direction, attempt, lease"
+                " FROM stacksaga.claim_steps(%s, 'till', lease => '1 second')", self.saga):
+            under_lease = (claimed, step, lease)
+            if attempt == 1:
+                answer(client, [("SELECT stacksaga.release_step(%s, %s, %s, reason => 'deployment')", under_lease)])
+            else:
+                answer(client, [effect(claimed, step, direction),
+                                ("SELECT stacksaga.complete_step(%s, %s, %s, '{}')", under_lease)])
+
+
 class ServiceUndo(Service):
     name = saga = 'service_undo'
     status = 'failed'

@@ -139,6 +139,19 @@ Events::Answer Events::fail(State &state, Place at, Direction d, int attempt,
     return answer_of(judged);
 }
 
+Events::Answer Events::release(State &state, Place at, Direction d, int attempt) const {
+    Loaded saga(plans_, state, at.which);
+    saga.heed_parent();
+    const core::Step &step = saga.step_at(at.step);
+    const EffectBytes &effect = state.saga[at.which].effect[at.step][index_of(d)];
+    const core::JudgedAnswer judged = core::judge_release(
+        saga, step, core::make_lease(attempt, d, 0), effect.exists != 0 && effect.lease == attempt);
+    if (judged.outcome == core::AnswerOutcome::accept)
+        core::step_released(saga, step, *judged.work, {.retry_after_us = 0, .reason = {}}, 0.5);
+    saga.store();
+    return answer_of(judged);
+}
+
 bool Events::expire(State &state, Place at, Direction d) const {
     const WorkBytes &w = work_at(state, at, d);
     if (w.exists == 0 || w.claimed == 0 || w.held != 0)

@@ -43,6 +43,7 @@ public:
         bool contradicts; ///< what the step was settled as: a person is shown it
     };
     Answer complete(State &state, Place at, Direction d, int attempt) const;
+    Answer release(State &state, Place at, Direction d, int attempt) const;
     Answer fail(State &state, Place at, Direction d, int attempt, FailureClass c) const;
     /// The lease or the timeout of the step's claim passes.
     bool expire(State &state, Place at, Direction d) const;

@@ -40,7 +40,7 @@ Key key_of(const State &state) {
     const std::size_t sagas = state.saga[1].exists != 0 ? 2 : 1;
     mix_in(key, state.saga, sagas * sizeof(state.saga[0]));
     mix_in(key, state.truth, sagas * sizeof(state.truth[0]));
-    const std::uint64_t counts = state.operations + 256U * state.losses;
+    const std::uint64_t counts = state.operations + 256U * state.losses + 65536U * state.releases;
     mix_in(key, &counts, sizeof(counts));
     return key;
 }
@@ -91,7 +91,7 @@ private:
     std::size_t size_ = 0;
 };
 
-constexpr Bounds without_bounds{.operations = 255, .losses = 255};
+constexpr Bounds without_bounds{.operations = 255, .losses = 255, .releases = 0};
 
 State first_state(const Plans &plans) {
     State state{};
@@ -136,7 +136,7 @@ private:
     using ByCost = std::array<std::vector<std::size_t>, cost_max + 1>;
 
     static State forget_counts(State state) {
-        state.operations = state.losses = 0;
+        state.operations = state.losses = state.releases = 0;
         return state;
     }
 
@@ -150,6 +150,8 @@ private:
         case What::retryable:
         case What::non_retryable:
             return 4;
+        case What::release:
+            return 0;
         case What::operate:
             return static_cast<Operation>(move.detail) == Operation::suspend ? 0 : 2;
         case What::resolve:

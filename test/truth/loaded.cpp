@@ -6,6 +6,8 @@ namespace {
 
 constexpr std::int64_t later = 30'000'000;
 constexpr Byte request_notice = 0x80;
+/// The last attempt whose release has a bit.
+constexpr int releasable_max = 8;
 
 /// Memory of the saga that is loaded: nothing of it outlives the event.
 class Arena {
@@ -130,6 +132,18 @@ struct Loader {
                     if (const Byte f = l.stored_.failures[i][index_of(d)][a])
                         saga.progress.failures.push(saga.memory, past_failure(f, i, d, a + 1));
     }
+    static void releases(core::SagaState &saga) {
+        const Loaded &l = of(saga);
+        for (int i = 0; i < l.plan().steps(); ++i)
+            for (const Direction d : {Direction::act, Direction::compensate})
+                for (int a = 0; a < releasable_max; ++a)
+                    if ((l.stored_.released[i][index_of(d)] & (1 << a)) != 0)
+                        saga.progress.releases.push(
+                            saga.memory, {.step_no = static_cast<std::int16_t>(i + 1),
+                                          .direction = d,
+                                          .attempt = a + 1,
+                                          .lease = lease_of(static_cast<Byte>(a + 1), d)});
+    }
     static void signals(core::SagaState &saga) {
         const Loaded &l = of(saga);
         for (int i = 0; i < l.plan().steps(); ++i)
@@ -145,6 +159,7 @@ struct Loader {
 namespace {
 constexpr core::Source source{.load_effects = Loader::effects,
                               .load_failures = Loader::failures,
+                              .load_releases = Loader::releases,
                               .load_signals = Loader::signals,
                               .find_error = Loader::error};
 
@@ -263,6 +278,16 @@ void Loaded::store_failure(const core::NewFailure &f) {
         b |= has_lease;
 }
 
+void Loaded::store_release(const core::Release &r) {
+    if (r.attempt > releasable_max)
+        throw std::length_error("the model does not follow releases of so late an attempt");
+    Byte &b = stored_.released[r.step_no - 1][index_of(r.direction)];
+    const Byte bit = static_cast<Byte>(1 << (r.attempt - 1));
+    if ((b & bit) != 0)
+        throw Refused("the tables refuse a second release of an attempt");
+    b |= bit;
+}
+
 void Loaded::store_effect(const core::Effect &e) {
     EffectBytes &b = stored_.effect[e.step_no - 1][index_of(e.direction)];
     if (b.exists != 0)
@@ -313,11 +338,14 @@ void Loaded::store_changes() {
     for (const core::Effect &e : changes.effects)
         store_effect(e);
     for (const core::Settled &s : changes.settled)
-        for (Byte &f : stored_.failures[s.step_no - 1][index_of(s.direction)])
-            if (f != 0)
+        for (int a = 0; a < attempts_max; ++a)
+            if (Byte &f = stored_.failures[s.step_no - 1][index_of(s.direction)][a];
+                f != 0 && s.concerns(s.step_no, s.direction, a + 1))
                 f |= outcome_known;
     for (const core::NewFailure &f : changes.failures)
         store_failure(f);
+    for (const core::NewRelease &r : changes.releases)
+        store_release(r.release);
     for (const core::WorkRow &r : work)
         store_work(r);
     for (const core::TakenSignal &t : changes.taken)

@@ -62,6 +62,7 @@ private:
     void store_row(const core::SagaRow &to);
     void store_work(const core::WorkRow &row);
     void store_failure(const core::NewFailure &failure);
+    void store_release(const core::Release &release);
     void store_effect(const core::Effect &effect);
     void store_changes();
     void send(const core::ChildRequest &request);

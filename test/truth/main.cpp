@@ -28,6 +28,7 @@ struct Options {
     std::uint64_t first_seed = 1;
     long walks = 20'000;
     std::optional<int> losses;
+    std::optional<int> releases;
     std::optional<int> operations;
     std::optional<std::size_t> states_max;
     std::string report;
@@ -36,6 +37,7 @@ struct Options {
 
 Settings settings_for(const Options &options, Settings settings) {
     settings.bounds.losses = options.losses.value_or(settings.bounds.losses);
+    settings.bounds.releases = options.releases.value_or(settings.bounds.releases);
     settings.bounds.operations = options.operations.value_or(settings.bounds.operations);
     settings.states_max = options.states_max.value_or(settings.states_max);
     return settings;
@@ -144,7 +146,8 @@ void explore_suite(const Suite &suite, const Options &options, Clock::time_point
 
 void walk_random(const Options &options, Clock::time_point end, Results &results) {
     const Settings settings =
-        settings_for(options, {.bounds = {.operations = 4, .losses = 5}, .looks_for_ways = false});
+        settings_for(options, {.bounds = {.operations = 4, .losses = 5, .releases = 2},
+                               .looks_for_ways = false});
     const auto count = static_cast<std::size_t>(options.walks);
     const Part all = in_threads(
         options, count,
@@ -171,6 +174,7 @@ Options parse(int argc, char **argv) {
     app.add_option("--first-seed", options.first_seed, "The seed of the first random history.");
     app.add_option("--walks", options.walks, "The number of random histories.");
     app.add_option("--losses", options.losses, "Lost leases and unknown answers in a history.");
+    app.add_option("--releases", options.releases, "Attempts given back in a history.");
     app.add_option("--operations", options.operations, "What operators do in a history.");
     app.add_option("--states", options.states_max, "States of one saga at most.");
     app.add_option("--report", options.report, "A table of what was explored.");

@@ -224,6 +224,23 @@ bool World::report(const At &at, int attempt, FailureClass c) const {
     return true;
 }
 
+/// A release, and the same again, which changes nothing.
+bool World::give_back(const At &at, int attempt) const {
+    const Events::Answer answer = events_.release(at.state, at.place, at.move.direction, attempt);
+    if (answer.contradicts)
+        at.truth.shown = 1;
+    if (answer.answered != Answered::accepted)
+        return false;
+    if (repeats_answers_) {
+        State again = at.state;
+        const Answered answered =
+            events_.release(again, at.place, at.move.direction, attempt).answered;
+        if (again != at.state || answered != Answered::unchanged)
+            throw WrongAnswer("A the same release under the same lease again is refused");
+    }
+    return true;
+}
+
 bool World::answer(const At &at) const {
     const int d = index_of(at.move.direction);
     StepTruth &t = at.truth;
@@ -264,7 +281,13 @@ bool World::answer(const At &at) const {
     }
     if (holder.is_under_way == 0) // it cannot say that its request had no effect
         return false;
+    if (at.move.what == What::release && !spend(at.state.releases, bounds_.releases))
+        return false;
     holder = {};
+    if (at.move.what == What::release) {
+        give_back(at, attempt);
+        return true;
+    }
     report(at, attempt,
            at.move.what == What::retryable ? FailureClass::retryable : FailureClass::non_retryable);
     return true;
@@ -392,6 +415,7 @@ bool World::apply(State &state, const Move &move) const {
     case What::retryable:
     case What::non_retryable:
     case What::unknown:
+    case What::release:
         return answer(at);
     case What::expire:
         return spend(state.losses, bounds_.losses) && events_.expire(state, place, move.direction);
@@ -462,8 +486,8 @@ Moves World::candidates(const State &state) const {
                 for (Byte who = 0; who < 2; ++who) {
                     const Holder &holder = who == 0 ? t.latest[index_of(d)] : t.older[index_of(d)];
                     if (holder.lease != 0)
-                        for (const What what :
-                             {What::done, What::retryable, What::non_retryable, What::unknown})
+                        for (const What what : {What::done, What::retryable, What::non_retryable,
+                                                What::unknown, What::release})
                             add(what, i, d, who);
                     if (holder.is_under_way != 0)
                         add(What::lands, i, d, who);
@@ -522,6 +546,7 @@ bool is_answer(const Move &move, const State &before) {
     case What::retryable:
     case What::non_retryable:
     case What::unknown:
+    case What::release:
     case What::expire:
     case What::verify:
         return move.direction == Direction::act;
@@ -576,6 +601,9 @@ std::string text_of(const Move &move, const State &before, const Plans &plans) {
         break;
     case What::unknown:
         what = text_of_answer(move, before, "unknown");
+        break;
+    case What::release:
+        what = text_of_answer(move, before, "released");
         break;
     case What::expire:
         what = "the lease or timeout passes";

@@ -11,6 +11,7 @@ enum class What : Byte {
     retryable,
     non_retryable,
     unknown,
+    release, ///< given back
     expire,
     lands,  ///< detail: 0 latest, 1 older, 2 and 3 one that nobody answers for, at A and F
     verify, ///< detail: VerifyAnswer; 8 more: the service refuses the key from now on
@@ -40,6 +41,7 @@ std::string text_of(const Move &move, const State &before, const Plans &plans);
 struct Bounds {
     int operations = 1;
     int losses = 2;
+    int releases = 1;
 };
 
 /// Whether a worker, or a service that claims, makes the move.
@@ -95,6 +97,7 @@ private:
     bool resolve(const At &at) const;
     bool operate(const At &at) const;
     bool report(const At &at, int attempt, FailureClass c) const;
+    bool give_back(const At &at, int attempt) const;
 
     Events events_;
     Bounds bounds_;

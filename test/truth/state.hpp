@@ -67,6 +67,7 @@ struct Stored {
     WorkBytes work[steps_max][directions];
     EffectBytes effect[steps_max][directions];
     Byte failures[steps_max][directions][attempts_max];
+    Byte released[steps_max][directions]; ///< bit i: attempt i + 1 was given back
 };
 
 /// A service that got a step, and has not answered yet.
@@ -102,6 +103,7 @@ struct State {
     StepTruth truth[2][steps_max];
     Byte operations; ///< by operators, so far
     Byte losses;     ///< leases that ran out, and answers "unknown", so far
+    Byte releases;   ///< attempts given back, so far
 
     friend bool operator==(const State &a, const State &b) {
         return std::memcmp(&a, &b, sizeof(State)) == 0;

@@ -134,7 +134,7 @@ void note_failure(SagaState &saga, const NewFailure &failure) {
 
 void note_settled(SagaState &saga, const Settled &settled) {
     for (PastFailure &f : saga.progress.failures)
-        if (f.step_no == settled.step_no && f.direction == settled.direction)
+        if (settled.concerns(f.step_no, f.direction, f.attempt))
             f.outcome_known = true;
 }
 
@@ -276,6 +276,8 @@ void pause_work(SagaState &saga, const Work &work, std::int64_t due_at, bool kee
         return;
     Work &w = row->work;
     w.attempt = work.attempt;
+    w.attempt_base = work.attempt_base;
+    w.releases = work.releases;
     w.lease = keep_lease ? work.lease : std::nullopt;
     w.lease_until.reset();
     w.verifying = verifying;
@@ -301,6 +303,7 @@ void start_counting_anew(SagaState &saga, const Work &work, bool verifying) {
         return;
     Work &w = row->work;
     w.attempt_base = w.attempt;
+    w.releases = 0;
     w.lease_until.reset();
     w.verifying = verifying;
     w.verify_attempts = 0;
@@ -328,6 +331,7 @@ void claim_work(SagaState &saga, const Work &attempt, std::int64_t lease_until,
     w.lease = attempt.lease;
     w.lease_until = lease_until;
     w.started_at = saga.now;
+    w.place_at = w.due_at;
     make_due(saga, w, due_at);
     w.worker = attempt.worker;
     w.deferred = false;
@@ -387,6 +391,11 @@ void begin_failures(SagaState &saga) {
     saga.progress.has_failures = true;
 }
 
+void begin_releases(SagaState &saga) {
+    saga.progress.releases.clear();
+    saga.progress.has_releases = true;
+}
+
 /// As require_effects().
 void require_failures(SagaState &saga) {
     if (saga.progress.has_failures)
@@ -399,11 +408,22 @@ void require_failures(SagaState &saga) {
         note_failure(saga, failure);
 }
 
+/// As require_effects().
+void require_releases(SagaState &saga) {
+    if (saga.progress.has_releases)
+        return;
+    begin_releases(saga);
+    saga.source->load_releases(saga);
+    for (const NewRelease &r : saga.changes.releases)
+        saga.progress.releases.push(saga.memory, r.release);
+}
+
 } // namespace
 
 void begin_progress(SagaState &saga) {
     begin_effects(saga);
     begin_failures(saga);
+    begin_releases(saga);
 }
 
 void require_effects(SagaState &saga) {
@@ -476,10 +496,24 @@ std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Directio
     return last;
 }
 
-namespace {
+std::int32_t last_ended_attempt(SagaState &saga, std::int16_t step_no, Direction direction) {
+    require_releases(saga);
+    std::int32_t last = last_failed_attempt(saga, step_no, direction);
+    for (const Release &r : saga.progress.releases)
+        if (r.step_no == step_no && r.direction == direction)
+            last = std::max(last, r.attempt);
+    return last;
+}
 
-/// As an error that is added to an earlier one is written.
-std::string_view added(const SagaState &saga, std::string_view earlier, std::string_view error) {
+std::optional<Release> find_release(SagaState &saga, std::int16_t step_no, std::int64_t lease) {
+    require_releases(saga);
+    for (const Release &r : saga.progress.releases)
+        if (r.step_no == step_no && r.lease == lease)
+            return r;
+    return std::nullopt;
+}
+
+std::string_view joined(const SagaState &saga, std::string_view earlier, std::string_view error) {
     if (earlier.empty())
         return error;
     const std::size_t size = earlier.size() + 2 + error.size();
@@ -491,8 +525,6 @@ std::string_view added(const SagaState &saga, std::string_view earlier, std::str
     return {text, size};
 }
 
-} // namespace
-
 std::string_view why_failed(SagaState &saga, std::int16_t step_no) {
     const std::int32_t attempt = last_failed_attempt(saga, step_no, Direction::act);
     std::optional<std::string_view> error;
@@ -501,7 +533,7 @@ std::string_view why_failed(SagaState &saga, std::int16_t step_no) {
             continue;
         if (f.failure.adds_to_error && !error)
             error = saga.source->find_error(saga, step_no, attempt);
-        error = f.failure.adds_to_error ? added(saga, *error, f.failure.error) : f.failure.error;
+        error = f.failure.adds_to_error ? joined(saga, *error, f.failure.error) : f.failure.error;
     }
     return error ? *error : saga.source->find_error(saga, step_no, attempt);
 }
@@ -536,13 +568,26 @@ void write_failure(SagaState &saga, const Work &work, const Failure &failure) {
     if (saga.progress.has_failures)
         note_failure(saga, written);
     if (failure.was_never_done)
-        settle_outcomes(saga, work.step_no, work.direction);
+        settle_outcomes(saga, {.step_no = work.step_no, .direction = work.direction});
 }
 
-void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction) {
-    const Settled settled{.step_no = step_no, .direction = direction};
+void write_release(SagaState &saga, const Work &work, std::string_view reason) {
+    const NewRelease written{.release = {.step_no = work.step_no,
+                                         .direction = work.direction,
+                                         .attempt = work.attempt,
+                                         .lease = work.lease},
+                             .started_at = work.started_at.value_or(saga.now),
+                             .worker = work.worker,
+                             .by_fallback = work.falling_back,
+                             .reason = reason};
+    saga.changes.releases.push(saga.memory, written);
+    if (saga.progress.has_releases)
+        saga.progress.releases.push(saga.memory, written.release);
+}
+
+void settle_outcomes(SagaState &saga, const Settled &settled) {
     for (NewFailure &f : saga.changes.failures)
-        if (f.step_no == step_no && f.direction == direction)
+        if (settled.concerns(f.step_no, f.direction, f.attempt))
             f.failure.outcome_known = true;
     saga.changes.settled.push(saga.memory, settled);
     if (saga.progress.has_failures)

@@ -43,6 +43,9 @@ struct Work {
     bool falling_back = false; ///< the fallback is tried; of a compensation: it undoes the fallback
     bool deferred = false;     ///< the retry budget was empty
     std::optional<std::string_view> worker{};
+    /// When it was due before its latest claim: its place among others, which a release gives back.
+    std::optional<std::int64_t> place_at{};
+    std::int32_t releases = 0; ///< of the latest claims, in a row
 
     bool is_claimed() const { return lease_until.has_value(); }
     /// An attempt ended its process while the step ran ahead: the row waits for the step's turn.
@@ -97,8 +100,10 @@ struct Failure {
     bool was_never_done = false;                  ///< nor in the earlier attempts
     bool adds_to_error = false;                   ///< appended to the error that the attempt has
     bool is_crash = false;                        ///< the function ended its process
-    std::optional<std::string_view> detail{};     ///< PostgreSQL's DETAIL, for operators alone
-    std::optional<std::string_view> context{};    ///< and its CONTEXT
+    /// The service gave the attempt back, which is not charged: when the step is due again.
+    std::optional<std::int64_t> released_until{};
+    std::optional<std::string_view> detail{};  ///< PostgreSQL's DETAIL, for operators alone
+    std::optional<std::string_view> context{}; ///< and its CONTEXT
 };
 
 /// A failed attempt; it replaces what was written of the same attempt before.
@@ -126,16 +131,35 @@ struct PastFailure {
     std::int64_t failed_at;
 };
 
-/// The steps done, compensated and failed so far. Each half is loaded when it is first asked
-/// for: most decisions need no failures.
+/// An attempt that its service gave back.
+struct Release {
+    std::int16_t step_no;
+    Direction direction;
+    std::int32_t attempt;
+    std::optional<std::int64_t> lease;
+};
+
+/// As it is written.
+struct NewRelease {
+    Release release;
+    std::int64_t started_at;
+    std::optional<std::string_view> worker;
+    bool by_fallback;
+    std::string_view reason; ///< empty: none was given
+};
+
+/// The steps done, compensated, failed and released so far. Each part is loaded when it is first
+/// asked for: most decisions need no failures, and hardly any needs releases.
 struct Progress {
     bool has_effects = false;
     bool has_failures = false;
+    bool has_releases = false;
     List<bool> acted;             ///< by step_no - 1
     List<bool> acted_by_fallback; ///< of those
     List<bool> acted_by_person;   ///< of those: settled by a person while nothing was in doubt
     List<bool> compensated;
     List<PastFailure> failures;
+    List<Release> releases;
 };
 
 /// A signal that has arrived.
@@ -181,10 +205,15 @@ struct ChildRequest {
     std::int32_t run; ///< of a start
 };
 
-/// None of the step's attempts in this direction took effect.
+/// None of the step's attempts in this direction took effect, or this one did not.
 struct Settled {
     std::int16_t step_no;
     Direction direction;
+    std::optional<std::int32_t> attempt{};
+
+    bool concerns(std::int16_t no, Direction d, std::int32_t of_attempt) const {
+        return step_no == no && direction == d && (!attempt || *attempt == of_attempt);
+    }
 };
 
 /// An irreversible step was done while a compensation was pending, which is void.
@@ -204,6 +233,7 @@ struct Changes {
     List<Effect> effects;
     List<Settled> settled;     ///< of the failures in the table
     List<NewFailure> failures; ///< after these: a later attempt may have an unknown outcome again
+    List<NewRelease> releases;
     List<TakenSignal> taken;
     List<ChildRequest> children;
     std::int32_t retries = 0; ///< how many were decided, to be counted
@@ -220,6 +250,7 @@ struct SagaState;
 struct Source {
     void (*load_effects)(SagaState &saga);  ///< fills progress.acted and compensated
     void (*load_failures)(SagaState &saga); ///< fills progress.failures
+    void (*load_releases)(SagaState &saga); ///< fills progress.releases
     void (*load_signals)(SagaState &saga);  ///< those that no step has taken, in order of arrival
     /// Why an attempt of an action that is in the table failed.
     std::string_view (*find_error)(SagaState &saga, std::int16_t step_no, std::int32_t attempt);
@@ -352,16 +383,24 @@ std::optional<Doubt> find_doubt(SagaState &saga, std::int16_t step_no,
 bool is_in_doubt(SagaState &saga, std::int16_t step_no);
 /// The failed attempt under this lease.
 std::optional<PastFailure> find_failure(SagaState &saga, std::int16_t step_no, std::int64_t lease);
+/// Two texts as an error that is added to an earlier one is written.
+std::string_view joined(const SagaState &saga, std::string_view earlier, std::string_view error);
 /// Why the last failed attempt of the action failed.
 std::string_view why_failed(SagaState &saga, std::int16_t step_no);
 /// The number of the last failed attempt in this direction, or 0.
 std::int32_t last_failed_attempt(SagaState &saga, std::int16_t step_no, Direction direction);
+/// The same of those that failed or were released: the next one has a higher number.
+std::int32_t last_ended_attempt(SagaState &saga, std::int16_t step_no, Direction direction);
+/// The attempt that was released under this lease.
+std::optional<Release> find_release(SagaState &saga, std::int16_t step_no, std::int64_t lease);
 
 void write_effect(SagaState &saga, const Work &work, Value output, Value published,
                   SettledBy settled_by);
 void write_failure(SagaState &saga, const Work &work, const Failure &failure);
-/// Records that none of the step's attempts took effect.
-void settle_outcomes(SagaState &saga, std::int16_t step_no, Direction direction);
+/// Records the release of an attempt.
+void write_release(SagaState &saga, const Work &work, std::string_view reason);
+/// Records that none of the step's attempts took effect, or that this one did not.
+void settle_outcomes(SagaState &saga, const Settled &settled);
 
 /// Whether a step is left for one more signal of this name.
 bool awaits_signal(SagaState &saga, std::string_view name);

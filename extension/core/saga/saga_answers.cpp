@@ -52,7 +52,7 @@ bool is_over(SagaState &saga, const Step &step, Direction direction) {
 /// The attempt of this failure, if an answer still counts: it is the latest one and in doubt.
 std::optional<Work> find_late(SagaState &saga, const Step &step, const PastFailure &f) {
     const std::optional<Work> row = find_work(saga, step.no, f.direction);
-    if (f.outcome_known || f.attempt != last_failed_attempt(saga, step.no, f.direction) ||
+    if (f.outcome_known || f.attempt != last_ended_attempt(saga, step.no, f.direction) ||
         (row && (row->is_claimed() || row->attempt != f.attempt)) ||
         is_over(saga, step, f.direction))
         return std::nullopt;
@@ -88,9 +88,18 @@ AnswerOutcome refusal_of(SagaState &saga, const Step &step, Direction direction,
         return is_open && step.compensable && !is_final(saga.row.status)
                    ? AnswerOutcome::being_undone // when its turn comes
                    : AnswerOutcome::not_undone;
-    const bool is_latest = f && f->attempt == last_failed_attempt(saga, step.no, direction) &&
+    const bool is_latest = f && f->attempt == last_ended_attempt(saga, step.no, direction) &&
                            !has_acted(saga, step.no);
     return is_latest ? AnswerOutcome::not_undone : AnswerOutcome::lease_lost;
+}
+
+/// No claim has followed this attempt, and nothing has settled its step.
+bool is_latest_claim(SagaState &saga, const Step &step, Direction direction, std::int32_t attempt) {
+    if (const std::optional<Work> row = find_work(saga, step.no, direction))
+        return row->attempt == attempt && !row->is_claimed();
+    const bool is_done =
+        direction == Direction::act ? has_acted(saga, step.no) : has_compensated(saga, step.no);
+    return !is_done && attempt == last_ended_attempt(saga, step.no, direction);
 }
 
 } // namespace
@@ -113,8 +122,8 @@ JudgedAnswer judge_completion(SagaState &saga, const Step &step, std::int64_t le
     const Direction direction = direction_of_lease(lease);
     const bool is_done =
         direction == Direction::act ? has_acted(saga, step.no) : has_compensated(saga, step.no);
-    return {.outcome = refusal_of(saga, step, direction, f),
-            .contradicts = f && f->outcome_known && !is_done};
+    const bool is_denied = f ? f->outcome_known : find_release(saga, step.no, lease).has_value();
+    return {.outcome = refusal_of(saga, step, direction, f), .contradicts = is_denied && !is_done};
 }
 
 JudgedAnswer judge_failure(SagaState &saga, const Step &step, std::int64_t lease,
@@ -125,6 +134,8 @@ JudgedAnswer judge_failure(SagaState &saga, const Step &step, std::int64_t lease
     const std::optional<PastFailure> f = find_failure(saga, step.no, lease);
     if (f && says_no_more(*f, failure_class))
         return {AnswerOutcome::accepted_before};
+    if (!f && failure_class != FailureClass::non_retryable && find_release(saga, step.no, lease))
+        return {AnswerOutcome::accepted_before}; // it said as much
     if (f)
         if (const std::optional<Work> late = find_late(saga, step, *f))
             return {.outcome = AnswerOutcome::accept, .work = late};
@@ -137,6 +148,69 @@ JudgedAnswer judge_failure(SagaState &saga, const Step &step, std::int64_t lease
                                : AnswerOutcome::not_undone,
                 .contradicts = true};
     return {refusal_of(saga, step, direction, f)};
+}
+
+JudgedAnswer judge_release(SagaState &saga, const Step &step, std::int64_t lease,
+                           bool was_completed) {
+    if (const std::optional<Work> work = find_leased(saga, step, lease))
+        if (work->is_claimed())
+            return {.outcome = AnswerOutcome::accept, .work = work};
+    const Direction direction = direction_of_lease(lease);
+    if (const std::optional<Release> r = find_release(saga, step.no, lease))
+        return {is_latest_claim(saga, step, direction, r->attempt) ? AnswerOutcome::accepted_before
+                                                                   : AnswerOutcome::lease_lost};
+    const std::optional<PastFailure> f = find_failure(saga, step.no, lease);
+    if (f)
+        if (const std::optional<Work> late = find_late(saga, step, *f))
+            return {.outcome = AnswerOutcome::accept, .work = late};
+    if (f && f->outcome_known && is_latest_claim(saga, step, direction, f->attempt))
+        return {AnswerOutcome::accepted_before}; // a failure said as much, or more
+    return {.outcome = AnswerOutcome::lease_lost, .contradicts = was_completed};
+}
+
+namespace {
+
+/// When the step is due again.
+std::int64_t due_after(const SagaState &saga, const Step &step, const Work &work,
+                       std::int64_t retry_after_us) {
+    if (!step.queue_of(work.direction, work.falling_back)) // a worker publishes it
+        retry_after_us = std::max(retry_after_us, published_again_after_us);
+    return retry_after_us > 0 ? time_plus(saga.now, retry_after_us)
+                              : work.place_at.value_or(saga.now);
+}
+
+/// Why the release is charged; empty: it is not.
+std::string_view why_charged(SagaState &saga, const Step &step, const Work &work,
+                             std::int64_t due_at) {
+    if (work.releases >= releases_max)
+        return "released more than 1,000 times in a row";
+    const std::optional<Doubt> doubt = find_doubt(saga, step.no, work.direction);
+    if (doubt && saga.dedupe_retention_us &&
+        std::max(due_at, saga.now) > time_plus(doubt->since, *saga.dedupe_retention_us))
+        return "released for longer than its service remembers the key of an attempt in doubt";
+    return {};
+}
+
+} // namespace
+
+void step_released(SagaState &saga, const Step &step, const Work &work, const GivenBack &given,
+                   double random) {
+    if (is_late(work)) // before it is asked whether an attempt is in doubt
+        settle_outcomes(
+            saga, {.step_no = work.step_no, .direction = work.direction, .attempt = work.attempt});
+    const std::int64_t due_at = due_after(saga, step, work, given.retry_after_us);
+    Failure failure{.failure_class = FailureClass::retryable,
+                    .outcome_known = true,
+                    .error = given.reason,
+                    .since = saga.now};
+    if (const std::string_view why = why_charged(saga, step, work, due_at); why.empty()) {
+        failure.released_until = due_at;
+    } else {
+        failure.error = given.reason.empty() ? why : joined(saga, why, given.reason);
+        if (given.retry_after_us > 0)
+            failure.retry_after_us = given.retry_after_us;
+    }
+    step_failed(saga, step, work, failure, random);
 }
 
 bool is_cancel_requested(const SagaState &saga, Direction direction) {

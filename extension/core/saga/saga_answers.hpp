@@ -55,6 +55,25 @@ JudgedAnswer judge_completion(SagaState &saga, const Step &step, std::int64_t le
 JudgedAnswer judge_failure(SagaState &saga, const Step &step, std::int64_t lease,
                            FailureClass failure_class, bool was_completed);
 
+/// A service gives its attempt back: it says that this attempt had no effect and will have none.
+struct GivenBack {
+    std::int64_t retry_after_us; ///< 0: the step is due again where it stood
+    std::string_view reason;     ///< empty: none
+};
+
+/// A step may be released this often in a row, in one direction; the next release is charged.
+inline constexpr std::int32_t releases_max = 1000;
+/// A command is not published again at once.
+inline constexpr std::int64_t published_again_after_us = 1'000'000;
+
+/// Counts as a late retryable failure does, and refuses with a lost lease alone.
+JudgedAnswer judge_release(SagaState &saga, const Step &step, std::int64_t lease,
+                           bool was_completed);
+/// Ends an accepted attempt without charging it. It is charged as a retryable failure where it
+/// would keep a step from its end for ever, or past the memory of its service.
+void step_released(SagaState &saga, const Step &step, const Work &work, const GivenBack &given,
+                   double random);
+
 /// Whether a heartbeat tells the service that it need not continue.
 bool is_cancel_requested(const SagaState &saga, Direction direction);
 

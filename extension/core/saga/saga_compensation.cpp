@@ -74,7 +74,7 @@ void begin_verify(SagaState &saga, const Step &s) {
     add_work(saga, s,
              {.direction = Direction::act,
               .due_at = saga.now,
-              .attempt = last_failed_attempt(saga, s.no, Direction::act),
+              .attempt = last_ended_attempt(saga, s.no, Direction::act),
               .falling_back = doubt.by_fallback,
               .started_at = doubt.claimed_at,
               .lease = doubt.lease,

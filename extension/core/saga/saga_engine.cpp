@@ -231,6 +231,10 @@ bool can_verify(const Step &step, const Work &work) {
 
 void try_again(SagaState &saga, const Step &step, const Work &work, const Failure &f, bool in_doubt,
                double random) {
+    if (f.released_until) {
+        pause_work(saga, work, *f.released_until, in_doubt, false);
+        return;
+    }
     const RetryPolicy &policy = saga.definition->policy(step, work.direction);
     const std::int64_t delay = f.retry_after_us.value_or(
         delay_before(work.attempt - work.attempt_base + 1, policy, random));
@@ -283,12 +287,32 @@ bool runs_freely(const SagaState &saga) {
     return saga.row.status == Status::running && !saga.is_suspended() && !saga.stands_still();
 }
 
-/// An attempt whose lease has ended.
-bool is_late(const Work &work) {
-    return work.lease && !work.is_claimed();
+/// Whether a late report leaves the step's row as it is: an earlier attempt is as much in doubt as
+/// before, or the step has failed for good. A release takes back the charge of the retry that
+/// waits.
+bool changes_no_row(SagaState &saga, const Step &step, const Work &work, const Failure &failure,
+                    bool in_doubt) {
+    if (!is_late(work))
+        return false;
+    const std::optional<Work> row = find_work(saga, step.no, Direction::act);
+    if (failure.released_until && row && !row->verifying && !is_kept(saga, *row))
+        return false;
+    return in_doubt || (!step.irreversible && !row);
+}
+
+/// The attempt as its step's row counts it now that it has ended: a release is not charged.
+Work counted(const Work &work, const Failure &failure) {
+    Work attempt = work;
+    attempt.attempt_base += failure.released_until ? 1 : 0;
+    attempt.releases = failure.released_until ? work.releases + 1 : 0;
+    return attempt;
 }
 
 } // namespace
+
+bool is_late(const Work &work) {
+    return work.lease && !work.is_claimed();
+}
 
 NewWork first_work(const SagaState &saga, const Step &step, std::int64_t due_at,
                    std::int32_t attempt) {
@@ -380,12 +404,16 @@ void step_completed(SagaState &saga, const Step &step, const Work &work, Value o
         settle(saga, {});
 }
 
-void step_failed(SagaState &saga, const Step &step, const Work &work, const Failure &failure,
+void step_failed(SagaState &saga, const Step &step, const Work &ended, const Failure &failure,
                  double random) {
     // The failure first: whether the step is in doubt, and which attempt was its last, is read from
     // the failures written so far.
-    write_failure(saga, work, failure);
-    const Cause cause{&step, failure.error};
+    if (failure.released_until)
+        write_release(saga, ended, failure.error);
+    else
+        write_failure(saga, ended, failure);
+    const Cause cause = failure.released_until ? Cause{} : Cause{&step, failure.error};
+    const Work work = counted(ended, failure);
     if (work.direction == Direction::compensate) {
         compensation_attempt_failed(saga, step, work, failure, random);
         settle(saga, cause);
@@ -393,13 +421,9 @@ void step_failed(SagaState &saga, const Step &step, const Work &work, const Fail
     }
     const bool in_doubt =
         !failure.outcome_known || (work.attempt > 1 && is_in_doubt(saga, step.no));
-    // An earlier attempt is as much in doubt as before, or the step has failed for good.
-    const bool changes_nothing =
-        is_late(work) &&
-        (in_doubt || (!step.irreversible && !find_work(saga, step.no, Direction::act)));
     if (!saga.acts())
         remove_work(saga, work.step_no, work.direction); // and is not tried again
-    else if (!changes_nothing)
+    else if (!changes_no_row(saga, step, work, failure, in_doubt))
         action_failed(saga, step, work, failure, in_doubt, true, random);
     const std::optional<Work> left = find_work(saga, step.no, Direction::act);
     if (!runs_freely(saga) || !left || is_kept(saga, *left))

@@ -37,9 +37,12 @@ void settle(SagaState &saga, const Cause &cause = {});
 void step_completed(SagaState &saga, const Step &step, const Work &work, Value output,
                     Value published = {}, SettledBy settled_by = SettledBy::answer);
 
-/// Writes the failure and does what the outcome rules say. `random` (0 to 1) chooses within the
-/// jitter of a pause.
-void step_failed(SagaState &saga, const Step &step, const Work &work, const Failure &failure,
+/// An attempt whose lease has ended.
+bool is_late(const Work &work);
+
+/// Writes the failure, or the release, and does what the outcome rules say. `random` (0 to 1)
+/// chooses within the jitter of a pause.
+void step_failed(SagaState &saga, const Step &step, const Work &ended, const Failure &failure,
                  double random);
 
 /// A claimed step whose lease or timeout has passed, at an instant not before work.due_at. The

@@ -161,9 +161,8 @@ std::optional<Refusal> retry_compensations(SagaState &saga) {
             any = true;
         }
         any |= look_at_child(saga, s);
-        const std::int32_t attempts = last_failed_attempt(saga, s.no, Direction::compensate);
-        if (attempts == 0 || !has_to_be_undone(saga, s) ||
-            find_work(saga, s.no, Direction::compensate))
+        if (last_failed_attempt(saga, s.no, Direction::compensate) == 0 ||
+            !has_to_be_undone(saga, s) || find_work(saga, s.no, Direction::compensate))
             continue;
         const bool by_fallback = doubt ? doubt->by_fallback : was_done_by_fallback(saga, s.no);
         const bool is_child = s.waits_for() == StepWait::child && !by_fallback;
@@ -174,7 +173,7 @@ std::optional<Refusal> retry_compensations(SagaState &saga) {
         add_work(saga, s,
                  {.direction = Direction::compensate,
                   .due_at = saga.now,
-                  .attempt = attempts,
+                  .attempt = last_ended_attempt(saga, s.no, Direction::compensate),
                   .falling_back = by_fallback});
         any = true;
     }
@@ -352,7 +351,7 @@ void resolve_compensation(SagaState &saga, const Step &step, const Open &open, c
     const bool settles = doubt && saga.dedupe_retention_us &&
                          time_plus(doubt->claimed_at, *saga.dedupe_retention_us) < saga.now;
     if (settles)
-        settle_outcomes(saga, step.no, Direction::compensate);
+        settle_outcomes(saga, {.step_no = step.no, .direction = Direction::compensate});
     const bool stays_in_doubt = doubt && !settles && doubt->attempt == work.attempt;
     if (stays_in_doubt) {
         work.lease = doubt->lease;

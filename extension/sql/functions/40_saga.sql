@@ -137,6 +137,28 @@ AS 'MODULE_PATHNAME', 'stacksaga_fail_step';
 COMMENT ON FUNCTION stacksaga.fail_step IS
     'Records that an attempt failed (retryable, non_retryable or unknown) and returns the status of its saga; the same report again changes nothing. Raises SG400, SG404, SG409, SG412, SG413';
 
+CREATE OR REPLACE FUNCTION stacksaga.release_step(
+    saga_id uuid, step text, lease bigint,
+    retry_after interval DEFAULT '0',
+    reason      text     DEFAULT NULL
+) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'stacksaga_release_step';
+COMMENT ON FUNCTION stacksaga.release_step IS
+    'Gives back a claimed step whose attempt had no effect, without charging the attempt, and returns the status of its saga; the same again changes nothing. Raises SG400, SG404, SG412 (the lease is lost), SG413';
+
+CREATE OR REPLACE FUNCTION stacksaga.release_steps(
+    saga_ids    uuid[],
+    steps       text[],
+    leases      bigint[],
+    retry_after interval DEFAULT '0',
+    reason      text     DEFAULT NULL
+) RETURNS TABLE (saga_id uuid, step text, status text, sqlstate text, error text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE
+AS 'MODULE_PATHNAME', 'stacksaga_release_steps';
+COMMENT ON FUNCTION stacksaga.release_steps IS
+    'Gives back many claimed steps, in order; a row that release_step() would refuse gets the SQLSTATE and the error, and the others are released. Raises SG400, SG413';
+
 CREATE OR REPLACE FUNCTION stacksaga.extend_step(
     saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '30 seconds'
 ) RETURNS TABLE (lease_until timestamptz, cancel_requested boolean)

@@ -80,7 +80,9 @@ AS $$
                     WHEN w.step_kind = 'signal' AND w.started_at IS NOT NULL
                     THEN CASE WHEN w.started_at > c.soon OR w.due_at > c.soon + w.timeout THEN 'deadline' END
                     WHEN w.attempt > w.attempt_base
-                    THEN CASE WHEN w.due_at > greatest(c.kept, c.soon + w.longest_pause) THEN 'due' END
+                    THEN CASE WHEN w.due_at > greatest(c.kept, c.soon + w.longest_pause,
+                                                       CASE WHEN w.releases > 0 THEN c.soon + interval '7 days' END)
+                              THEN 'due' END
                     WHEN w.step_kind = 'timer' AND w.direction = 'act'
                     THEN CASE WHEN w.due_at > c.soon + w.delay THEN 'due' END
                     -- A first step that is to run after its saga was made: run_at.

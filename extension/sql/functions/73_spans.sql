@@ -91,7 +91,7 @@ AS $$
            stacksaga_internal.span_id(ARRAY[a.saga_id::text]),
            CASE a.direction WHEN 'act' THEN a.step ELSE a.direction || ' ' || a.step END,
            min(a.started_at), max(a.finished_at),
-           max(coalesce(a.error, a.status)) FILTER (WHERE a.from_last = 1 AND a.status <> 'completed'),
+           max(coalesce(a.error, a.status)) FILTER (WHERE a.from_last = 1 AND a.status = 'failed'),
            jsonb_build_object('stacksaga.step', a.step, 'stacksaga.direction', a.direction)
       FROM attempt a
      GROUP BY a.saga_id, a.trace_id, a.step, a.direction
@@ -99,7 +99,7 @@ AS $$
     SELECT a.saga_id, a.trace_id, stacksaga_internal.span_id(ARRAY[a.saga_id::text, a.step, a.direction, a.attempt::text, a.status]),
            stacksaga_internal.span_id(ARRAY[a.saga_id::text, a.step, a.direction]),
            'attempt ' || a.attempt, a.started_at, a.finished_at,
-           CASE WHEN a.status <> 'completed' THEN coalesce(a.error, a.status) END,
+           CASE WHEN a.status = 'failed' THEN coalesce(a.error, a.status) END,
            jsonb_strip_nulls(jsonb_build_object('stacksaga.step', a.step, 'stacksaga.direction', a.direction,
                                                 'stacksaga.attempt', a.attempt, 'stacksaga.worker', a.worker,
                                                 'error.type', a.error_class))

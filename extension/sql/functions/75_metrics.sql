@@ -287,6 +287,7 @@ AS $$
     ('stacksaga_steps_completed_total', 'counter', 'steps completed, and steps compensated'),
     ('stacksaga_attempts_failed_total', 'counter', 'attempts that failed, by error class'),
     ('stacksaga_retries_total', 'counter', 'pauses before another attempt'),
+    ('stacksaga_releases_total', 'counter', 'attempts that services gave back by release_step()'),
     ('stacksaga_contradictions_total', 'counter', 'refused answers of services that contradict what settled their step'),
     ('stacksaga_definitions', 'gauge', 'sagas that are defined; 1000 stands for more'),
     ('stacksaga_clock_offset_seconds', 'gauge', 'by how much stacksaga.clock_offset moves the clock'),

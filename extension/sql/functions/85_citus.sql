@@ -18,7 +18,7 @@ CREATE OR REPLACE FUNCTION stacksaga_internal.saga_tables() RETURNS regclass[]
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT ARRAY['stacksaga.saga', 'stacksaga.saga_attribute', 'stacksaga.removed_saga', 'stacksaga.work', 'stacksaga.effect',
-                 'stacksaga.failure', 'stacksaga.saga_signal', 'stacksaga.saga_action',
+                 'stacksaga.failure', 'stacksaga.step_release', 'stacksaga.saga_signal', 'stacksaga.saga_action',
                  'stacksaga.saga_contradiction', 'stacksaga.parked_saga']::regclass[]
 $$;
 COMMENT ON FUNCTION stacksaga_internal.saga_tables IS

@@ -8,7 +8,7 @@ SELECT kind, object
         ('{operator}'::text[],
          '{define_saga,define_saga_content,sql_step,queue_step,signal_step,timer_step,child_step,message_step}'::text[]),
         ('{service,operator,support}', '{start_saga,start_sagas,signal_saga}'),
-        ('{service}', '{claim_steps,wait_for_steps,complete_step,complete_steps,fail_step,extend_step,fencing_token}'),
+        ('{service}', '{claim_steps,wait_for_steps,complete_step,complete_steps,fail_step,release_step,release_steps,extend_step,fencing_token}'),
         ('{service,operator,support}', '{await_saga}'),
         ('{service,operator,support,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,ring_region,ring_cluster,sagas,saga_history}'),
         ('{operator,support}',

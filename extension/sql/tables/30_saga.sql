@@ -285,6 +285,8 @@ CREATE TABLE stacksaga.work (
     group_key    text COLLATE "C" NOT NULL DEFAULT '',
     worker       text,
     postponed    smallint,
+    place_at     timestamptz,
+    releases     integer,
     PRIMARY KEY (saga_id, purpose, step_no, direction, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
@@ -328,6 +330,10 @@ COMMENT ON COLUMN stacksaga.work.queue IS 'The queue that services claim it from
 COMMENT ON COLUMN stacksaga.work.worker IS 'Who claimed it last';
 COMMENT ON COLUMN stacksaga.work.postponed IS
     'How often in a row it was due and was postponed, since it could not be read or done; null: never';
+COMMENT ON COLUMN stacksaga.work.place_at IS
+    'When it was due before its latest claim: its place among others, which release_step() gives back; null: never claimed';
+COMMENT ON COLUMN stacksaga.work.releases IS
+    'How many of its latest claims, in a row, were released; null: none';
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do of the usual rank, by slot and instant; rows that only a service may claim are not in it';
 COMMENT ON INDEX stacksaga.work_for_workers_by_rank IS
@@ -433,6 +439,35 @@ COMMENT ON COLUMN stacksaga.failure.error_context IS
 COMMENT ON COLUMN stacksaga.failure.outcome_known IS
     'False when the effect may have happened all the same: a lost lease, a timeout, an unknown answer';
 
+CREATE TABLE stacksaga.step_release (
+    saga_id     uuid NOT NULL,
+    step_no     smallint NOT NULL,
+    direction   stacksaga.step_direction NOT NULL,
+    attempt     integer NOT NULL,
+    token       stacksaga.ring_token NOT NULL,
+    lease       bigint,
+    by_fallback boolean,
+    started_at  timestamptz NOT NULL,
+    released_at timestamptz NOT NULL,
+    worker      text,
+    reason      text,
+    PRIMARY KEY (saga_id, step_no, direction, attempt, token)
+);
+COMMENT ON TABLE stacksaga.step_release IS
+    'One row per attempt that its service gave back; it is not charged';
+COMMENT ON COLUMN stacksaga.step_release.saga_id IS 'The id of the saga';
+COMMENT ON COLUMN stacksaga.step_release.step_no IS 'The step';
+COMMENT ON COLUMN stacksaga.step_release.direction IS 'act or compensate';
+COMMENT ON COLUMN stacksaga.step_release.attempt IS 'Counts the attempts of the step and direction';
+COMMENT ON COLUMN stacksaga.step_release.token IS 'Its place on the ring: the token of the saga';
+COMMENT ON COLUMN stacksaga.step_release.lease IS 'The lease under which it was claimed';
+COMMENT ON COLUMN stacksaga.step_release.by_fallback IS
+    'Whether it was an attempt of the fallback; null: of the action';
+COMMENT ON COLUMN stacksaga.step_release.started_at IS 'When it was claimed';
+COMMENT ON COLUMN stacksaga.step_release.released_at IS 'When it was given back';
+COMMENT ON COLUMN stacksaga.step_release.worker IS 'Who had claimed it';
+COMMENT ON COLUMN stacksaga.step_release.reason IS 'The reason that the service gave; null: none';
+
 CREATE TABLE stacksaga.saga_signal (
     saga_id    uuid NOT NULL,
     signal_no  integer NOT NULL,
@@ -532,6 +567,7 @@ ALTER TABLE stacksaga.effect
 ALTER TABLE stacksaga.failure
     ALTER COLUMN error SET STATISTICS 0, ALTER COLUMN error_detail SET STATISTICS 0,
     ALTER COLUMN error_context SET STATISTICS 0;
+ALTER TABLE stacksaga.step_release ALTER COLUMN reason SET STATISTICS 0;
 ALTER TABLE stacksaga.saga_signal ALTER COLUMN payload SET STATISTICS 0;
 ALTER TABLE stacksaga.saga_action ALTER COLUMN reason SET STATISTICS 0;
 
@@ -544,6 +580,7 @@ SELECT pg_catalog.pg_extension_config_dump('stacksaga.removed_saga', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.work', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.effect', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.failure', '');
+SELECT pg_catalog.pg_extension_config_dump('stacksaga.step_release', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_signal', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_action', '');
 SELECT pg_catalog.pg_extension_config_dump('stacksaga.saga_contradiction', '');

@@ -93,13 +93,17 @@ SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a
         SELECT w.saga_id, w.token, w.step_no, w.direction, w.attempt, 'started', NULL, NULL,
                w.started_at, NULL, w.worker, NULL
           FROM stacksaga.work w
-         WHERE w.lease_until IS NOT NULL) AS a
+         WHERE w.lease_until IS NOT NULL
+        UNION ALL
+        SELECT r.saga_id, r.token, r.step_no, r.direction, r.attempt, 'released', r.reason, NULL,
+               r.started_at, r.released_at, r.worker, NULL
+          FROM stacksaga.step_release r) AS a
   JOIN stacksaga.saga s
     ON s.saga_id = a.saga_id AND s.token OPERATOR(stacksaga.=) a.token
   JOIN stacksaga.definition_step d
     ON d.definition_id = s.definition_id AND d.step_no = a.step_no;
 COMMENT ON VIEW stacksaga.saga_history IS
-    'One row per attempt: completed, failed, or started and not answered yet; with the messages that the handler of a completed one published';
+    'One row per attempt: completed, failed, released, or started and not answered yet; with the messages that the handler of a completed one published. An attempt that failed and was released later has two';
 
 CREATE OR REPLACE VIEW stacksaga.saga_actions AS
 SELECT a.saga_id, a.action, ds.step, a.outcome, a.role::text AS role, a.reason, a.acted_at,
@@ -139,6 +143,7 @@ AS $$
                           CASE h.status
                           WHEN 'completed' THEN 'completed'
                           WHEN 'started' THEN 'claimed by ' || coalesce(h.worker, 'nobody')
+                          WHEN 'released' THEN 'released by ' || coalesce(h.worker, 'nobody') || coalesce(': ' || h.error, '')
                           ELSE format('failed, %s: %s', replace(h.error_class, '_', '-'), h.error)
                           END)
                    || CASE WHEN h.attempt > 1 THEN format(' (attempt %s)', h.attempt) ELSE '' END

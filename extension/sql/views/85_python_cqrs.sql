@@ -43,6 +43,7 @@ SELECT hashtextextended(concat_ws(':', h.saga_id, h.direction, h.attempt, l.stat
  CROSS JOIN LATERAL (
        SELECT 'STARTED', NULL::text, h.started_at
        UNION ALL
-       SELECT upper(h.status), h.error, h.finished_at WHERE h.status <> 'started') AS l(status, details, created_at);
+       SELECT upper(h.status), h.error, h.finished_at WHERE h.status <> 'started') AS l(status, details, created_at)
+ WHERE h.status <> 'released'; -- python-cqrs has no word for it
 COMMENT ON VIEW stacksaga.saga_logs IS
     'One row for the beginning of each attempt and one for its end, named and typed as the table of python-cqrs';

@@ -35,6 +35,7 @@ enum class Counter : uint8_t {
     schedule_runs_skipped,
     schedule_runs_failed,
     contradictions,
+    releases,
 };
 
 /// How a counter is shown; `labels` is the text of a jsonb object.
@@ -74,6 +75,7 @@ inline constexpr std::array counter_names{
     CounterName{Counter::schedule_runs_failed, "stacksaga_schedule_runs_total",
                 R"({"outcome": "failed"})"},
     CounterName{Counter::contradictions, "stacksaga_contradictions_total", "{}"},
+    CounterName{Counter::releases, "stacksaga_releases_total", "{}"},
 };
 inline constexpr size_t counter_count = counter_names.size();
 

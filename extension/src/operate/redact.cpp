@@ -47,6 +47,8 @@ constinit std::array erase_rows{
         "                   WITH ORDINALITY AS m(value, n)))" OF_SAGA " AND published IS NOT NULL"},
     pg::Statement{"UPDATE stacksaga.failure SET error = " ERASED_TEXT
                   ", error_detail = NULL, error_context = NULL" OF_SAGA},
+    pg::Statement{"UPDATE stacksaga.step_release SET reason = " ERASED_TEXT OF_SAGA
+                  " AND reason IS NOT NULL"},
     pg::Statement{"UPDATE stacksaga.saga_signal SET payload = " ERASED_VALUE OF_SAGA},
     pg::Statement{"UPDATE stacksaga.saga_action SET reason = " ERASED_TEXT OF_SAGA
                   " AND reason IS NOT NULL"}};

@@ -64,7 +64,7 @@ enum class RemovedColumn : uint8_t { status, saga_id, has_attributes };
 
 /// Deletes the rows of a saga in other tables, then the saga's.
 struct Deletions {
-    std::array<pg::Statement, 6> rows;
+    std::array<pg::Statement, 7> rows;
     pg::Select<RemovedColumn> sagas;
     pg::Statement attributes;
 };
@@ -72,6 +72,7 @@ struct Deletions {
     {                                                                                              \
         .rows = {pg::Statement{"DELETE FROM stacksaga.effect" OF},                                 \
                  pg::Statement{"DELETE FROM stacksaga.failure" OF},                                \
+                 pg::Statement{"DELETE FROM stacksaga.step_release" OF},                           \
                  pg::Statement{"DELETE FROM stacksaga.work" OF},                                   \
                  pg::Statement{"DELETE FROM stacksaga.saga_signal" OF},                            \
                  pg::Statement{"DELETE FROM stacksaga.saga_action" OF},                            \

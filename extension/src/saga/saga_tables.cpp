@@ -168,6 +168,26 @@ constexpr std::array failure_indexes{
                    .is_unique = true},
 };
 
+constexpr std::array release_columns{
+    pg::TableColumn{"saga_id", UUIDOID},
+    pg::TableColumn{"step_no", INT2OID},
+    direction,
+    pg::TableColumn{"attempt", INT4OID},
+    token,
+    pg::TableColumn{"lease", INT8OID, nullable},
+    pg::TableColumn{"by_fallback", BOOLOID, nullable},
+    pg::TableColumn{"started_at", TIMESTAMPTZOID},
+    pg::TableColumn{"released_at", TIMESTAMPTZOID},
+    pg::TableColumn{"worker", TEXTOID, nullable},
+    pg::TableColumn{"reason", TEXTOID, nullable},
+};
+constexpr std::array release_indexes{
+    pg::TableIndex{.name = "step_release_pkey",
+                   .key = {ReleaseColumn::saga_id, ReleaseColumn::step_no, ReleaseColumn::direction,
+                           ReleaseColumn::attempt, ReleaseColumn::token},
+                   .is_unique = true},
+};
+
 } // namespace
 
 constinit pg::Table saga_table{
@@ -180,5 +200,7 @@ constinit pg::Table effect_table{
     {.name = "effect", .columns = effect_columns, .indexes = effect_indexes}};
 constinit pg::Table failure_table{
     {.name = "failure", .columns = failure_columns, .indexes = failure_indexes}};
+constinit pg::Table release_table{
+    {.name = "step_release", .columns = release_columns, .indexes = release_indexes}};
 
 } // namespace stacksaga

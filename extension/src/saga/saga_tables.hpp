@@ -92,6 +92,20 @@ enum class FailureColumn : uint8 {
     error_context,
 };
 
+enum class ReleaseColumn : uint8 {
+    saga_id = 1,
+    step_no,
+    direction,
+    attempt,
+    token,
+    lease,
+    by_fallback,
+    started_at,
+    released_at,
+    worker,
+    reason,
+};
+
 // The indexes of tables, by their place in the description.
 enum class SagaIndex : uint8 { primary_key, finished, created, listed, key, children, traced };
 enum class AttributeIndex : uint8 { primary_key, listed };
@@ -100,6 +114,7 @@ extern constinit pg::Table attribute_table;
 extern constinit pg::Table removed_table;
 extern constinit pg::Table effect_table;
 extern constinit pg::Table failure_table;
+extern constinit pg::Table release_table;
 
 /// For pg::with_tables().
 inline constexpr std::array saga_tables{&saga_table, &work_table, &effect_table, &failure_table};

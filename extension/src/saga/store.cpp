@@ -78,6 +78,18 @@ void load_failures(SagaState &state) {
              .failed_at = row.time(FailureColumn::finished_at)});
 }
 
+void load_releases(SagaState &state) {
+    Saga &saga = saga_of(state);
+    for (const pg::TableRow &row :
+         release_table.find({.key = std::array{pg::param(saga.id)},
+         .implied = pg::assign(ReleaseColumn::token, pg::param(saga.token))}))
+        saga.progress.releases.push(
+            saga.memory, {.step_no = row.int2(ReleaseColumn::step_no),
+                          .direction = *core::direction_of(row.text(ReleaseColumn::direction)),
+                          .attempt = row.int4(ReleaseColumn::attempt),
+                          .lease = row.optional_int8(ReleaseColumn::lease)});
+}
+
 void load_signals(SagaState &state) {
     const Saga &saga = saga_of(state);
     const auto rows = select_signals.run(pg::param(saga.id), pg::param(saga.token));
@@ -99,6 +111,7 @@ std::string_view find_error(SagaState &state, int16 step_no, int32 attempt) {
 
 constexpr core::Source source{.load_effects = load_effects,
                               .load_failures = load_failures,
+                              .load_releases = load_releases,
                               .load_signals = load_signals,
                               .find_error = find_error};
 
@@ -168,7 +181,9 @@ Work read_work(const pg::TableRow &row, WorkPurpose purpose) {
                 row.is_null(Column::verify_attempts) ? 0 : row.int4(Column::verify_attempts),
             .falling_back = row.boolean(Column::falling_back),
             .deferred = row.boolean(Column::deferred),
-            .worker = row.optional_text(Column::worker)};
+            .worker = row.optional_text(Column::worker),
+            .place_at = row.optional_time(Column::place_at),
+            .releases = row.is_null(Column::releases) ? 0 : row.int4(Column::releases)};
 }
 
 /// Loads the work that the engine decides on. Notices of other sagas stay in the table:

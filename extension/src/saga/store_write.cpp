@@ -110,7 +110,9 @@ void write_settled(const Saga &saga, const core::Settled &settled) {
     for (pg::TableRow &row : failure_table.find({.key = key,
                              .implied = assign(FailureColumn::token, pg::param(saga.token)),
                              .lock = pg::RowLock::no_key_update}))
-        if (!row.boolean(FailureColumn::outcome_known))
+        if (settled.concerns(settled.step_no, settled.direction,
+                             row.int4(FailureColumn::attempt)) &&
+            !row.boolean(FailureColumn::outcome_known))
             failure_table.update(row,
                                  std::array{assign(FailureColumn::outcome_known, pg::param(true))});
 }
@@ -187,11 +189,32 @@ void write_failure(Saga &saga, const core::NewFailure &n) {
     CRASH_POINT("step: failure written, work row unchanged");
 }
 
+void write_release(Saga &saga, const core::NewRelease &n) {
+    using Column = ReleaseColumn;
+    const core::Release &r = n.release;
+    count_event(Counter::releases);
+    std::optional<std::string_view> reason;
+    if (!n.reason.empty())
+        reason = n.reason;
+    release_table.insert(std::array{
+        assign(Column::saga_id, pg::param(saga.id)), assign(Column::step_no, pg::param(r.step_no)),
+        assign(Column::direction, param(r.direction)),
+        assign(Column::attempt, pg::param(r.attempt)), assign(Column::token, pg::param(saga.token)),
+        assign(Column::lease, param(r.lease)),
+        assign(Column::by_fallback, true_or_null(n.by_fallback)),
+        assign(Column::started_at, pg::param_time(n.started_at)),
+        assign(Column::released_at, pg::param_time(saga.now)),
+        assign(Column::worker, pg::param(n.worker)), assign(Column::reason, pg::param(reason))});
+    CRASH_POINT("step: release written, work row unchanged");
+}
+
 void write_failures(Saga &saga) {
     for (const core::Settled &s : saga.changes.settled)
         write_settled(saga, s);
     for (const core::NewFailure &n : saga.changes.failures)
         write_failure(saga, n);
+    for (const core::NewRelease &n : saga.changes.releases)
+        write_release(saga, n);
     if (saga.changes.retries > 0)
         count_event(Counter::retries, saga.changes.retries);
 }
@@ -241,26 +264,29 @@ int16 rank_of(const Saga &saga, const Work &work) {
                : saga.traits.priority;
 }
 
-using WorkValues = std::array<pg::Assignment, 14>;
+using WorkValues = std::array<pg::Assignment, 16>;
 
 /// The columns of a row of work that change.
 WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
     using Column = WorkColumn;
-    return {assign(Column::due_at, pg::param_time(w.due_at)),
-            assign(Column::queue, pg::param(queue)),
-            assign(Column::attempt, pg::param(w.attempt)),
-            assign(Column::attempt_base, pg::param(w.attempt_base)),
-            assign(Column::lease, param(w.lease)),
-            assign(Column::lease_until, pg::param_time(w.lease_until)),
-            assign(Column::started_at, pg::param_time(w.started_at)),
-            assign(Column::resume_at, pg::param_time(w.resume_at)),
-            assign(Column::verifying, pg::param(w.verifying)),
-            assign(Column::verify_attempts,
-                   w.verify_attempts > 0 ? pg::param(w.verify_attempts) : pg::param_null(INT4OID)),
-            assign(Column::falling_back, pg::param(w.falling_back)),
-            assign(Column::deferred, pg::param(w.deferred)),
-            assign(Column::worker, pg::param(w.worker)),
-            assign(Column::postponed, pg::param_null(INT2OID))};
+    return {
+        assign(Column::due_at, pg::param_time(w.due_at)),
+        assign(Column::queue, pg::param(queue)),
+        assign(Column::attempt, pg::param(w.attempt)),
+        assign(Column::attempt_base, pg::param(w.attempt_base)),
+        assign(Column::lease, param(w.lease)),
+        assign(Column::lease_until, pg::param_time(w.lease_until)),
+        assign(Column::started_at, pg::param_time(w.started_at)),
+        assign(Column::resume_at, pg::param_time(w.resume_at)),
+        assign(Column::verifying, pg::param(w.verifying)),
+        assign(Column::verify_attempts,
+               w.verify_attempts > 0 ? pg::param(w.verify_attempts) : pg::param_null(INT4OID)),
+        assign(Column::falling_back, pg::param(w.falling_back)),
+        assign(Column::deferred, pg::param(w.deferred)),
+        assign(Column::worker, pg::param(w.worker)),
+        assign(Column::postponed, pg::param_null(INT2OID)),
+        assign(Column::place_at, pg::param_time(w.place_at)),
+        assign(Column::releases, w.releases > 0 ? pg::param(w.releases) : pg::param_null(INT4OID))};
 }
 
 using NewWorkRow = std::array<pg::Assignment, std::tuple_size_v<WorkValues> + 9>;
@@ -374,6 +400,7 @@ void write_markers(Saga &saga) {
     saga.changes.effects.clear();
     saga.changes.failures.clear();
     saga.changes.settled.clear();
+    saga.changes.releases.clear();
     saga.changes.retries = 0;
 }
 

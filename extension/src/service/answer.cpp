@@ -1,4 +1,6 @@
 // The answers of a service under its lease: complete_step, complete_steps, fail_step, extend_step.
+#include "src/service/answer.hpp"
+
 #include "core/saga/saga.hpp"
 #include "core/saga/saga_answers.hpp"
 #include "core/saga/saga_engine.hpp"
@@ -23,31 +25,8 @@
 
 namespace stacksaga {
 
-namespace {
-
 using core::AnswerOutcome;
-using core::Direction;
 using core::FailureClass;
-
-/// Runs an answer as the owner, which costs less than SECURITY DEFINER, with the tables open that
-/// it reads and then writes.
-template <class F> auto as_writing_owner(F &&answers) -> decltype(answers()) {
-    return pg::as_owner([&] {
-        return pg::with_spi([&] {
-            return pg::with_tables(std::array{&saga_table, &work_table},
-                                   static_cast<F &&>(answers));
-        });
-    });
-}
-
-/// An answer's saga, locked, and its step.
-struct Answer {
-    Saga &saga;
-    const Step &step;
-    int64 lease;
-
-    Direction direction() const { return core::direction_of_lease(lease); }
-};
 
 Answer begin_answer(const pg::Arguments &arguments) {
     const pg_uuid_t id = arguments.required_uuid(0, "saga_id");
@@ -66,12 +45,7 @@ Answer begin_answer(const pg::Arguments &arguments) {
     return {saga, *step, lease};
 }
 
-std::string_view status_of(const Saga &saga) {
-    return core::name_of(saga.status());
-}
-
-/// Raises the error of a step that no longer takes an answer under this lease.
-[[noreturn]] void refuse(const Answer &a, AnswerOutcome outcome) {
+void refuse_answer(const Answer &a, AnswerOutcome outcome) {
     if (outcome == AnswerOutcome::lease_lost) {
         const std::optional<Work> work = core::find_work(a.saga, a.step.no, a.direction());
         const char *held =
@@ -99,6 +73,8 @@ std::string_view status_of(const Saga &saga) {
                                  "an operator look at the saga.")));
 }
 
+namespace {
+
 /// Raises the error of a failure that follows a completion under this lease.
 [[noreturn]] void refuse_failure(const Answer &a) {
     ereport(ERROR, (errcode(pg::sg409),
@@ -116,7 +92,7 @@ Work require_lease(const Answer &a) {
     if (work)
         return *work;
     const AnswerOutcome outcome = core::judge_completion(a.saga, a.step, a.lease, {}).outcome;
-    refuse(a, outcome == AnswerOutcome::accept ? AnswerOutcome::lease_lost : outcome);
+    refuse_answer(a, outcome == AnswerOutcome::accept ? AnswerOutcome::lease_lost : outcome);
 }
 
 bool is_same(const pg::Param &output, std::optional<Datum> earlier) {
@@ -125,8 +101,9 @@ bool is_same(const pg::Param &output, std::optional<Datum> earlier) {
     return DatumGetBool(DirectFunctionCall2(jsonb_eq, output.value, *earlier));
 }
 
-/// The marker of a completion under this lease. There is none while a claim holds it, so a first
-/// completion does not look for one.
+} // namespace
+
+// There is none while a claim holds it, so a first completion does not look for one.
 std::optional<pg::TableRow> find_marker(const Answer &a) {
     const std::optional<Work> work = core::find_leased(a.saga, a.step, a.lease);
     if (work && work->is_claimed())
@@ -138,6 +115,8 @@ std::optional<pg::TableRow> find_marker(const Answer &a) {
         effect.reset();
     return effect;
 }
+
+namespace {
 
 std::optional<core::EarlierCompletion> describe(const std::optional<pg::TableRow> &marker,
                                                 const pg::Param &output) {
@@ -152,7 +131,9 @@ std::optional<core::EarlierCompletion> describe(const std::optional<pg::TableRow
                           : *core::settled_by_of(marker->text(EffectColumn::settled_by))};
 }
 
-void note(const Answer &a, std::optional<FailureClass> failed) {
+} // namespace
+
+void note_answer(const Answer &a, std::optional<FailureClass> failed) {
     note_contradiction({.saga_id = a.saga.id,
                         .step_no = a.step.no,
                         .direction = a.direction(),
@@ -162,6 +143,8 @@ void note(const Answer &a, std::optional<FailureClass> failed) {
                        a.step.name);
 }
 
+namespace {
+
 /// Applies a completion if it counts. An outcome that refuses it changes nothing.
 AnswerOutcome take_completion(const Answer &a, const pg::Param &output) {
     std::optional<pg::TableRow> marker = find_marker(a);
@@ -170,7 +153,7 @@ AnswerOutcome take_completion(const Answer &a, const pg::Param &output) {
     CRASH_POINT("answer: judged");
     // Kept outside of the transaction, which the refusal of the answer rolls back.
     if (judged.contradicts)
-        note(a, std::nullopt);
+        note_answer(a, std::nullopt);
     if (judged.outcome == AnswerOutcome::accept)
         core::step_completed(a.saga, a.step, *judged.work,
                              value_or_null(output.value, output.isnull));
@@ -199,7 +182,7 @@ std::string_view complete(const pg::Arguments &arguments) {
     case AnswerOutcome::lease_lost:
     case AnswerOutcome::being_undone:
     case AnswerOutcome::not_undone:
-        refuse(a, outcome);
+        refuse_answer(a, outcome);
     }
     CRASH_POINT("answer: completed");
     return status_of(a.saga);
@@ -225,13 +208,13 @@ std::string_view fail(const pg::Arguments &arguments, core::Failure failure) {
     const core::JudgedAnswer judged = core::judge_failure(
         a.saga, a.step, a.lease, failure.failure_class, find_marker(a).has_value());
     if (judged.contradicts)
-        note(a, failure.failure_class);
+        note_answer(a, failure.failure_class);
     if (judged.outcome == AnswerOutcome::accept)
         core::step_failed(a.saga, a.step, *judged.work, failure, pg::random_fraction());
     else if (judged.outcome != AnswerOutcome::accepted_before && judged.contradicts)
         refuse_failure(a);
     else if (judged.outcome != AnswerOutcome::accepted_before)
-        refuse(a, judged.outcome);
+        refuse_answer(a, judged.outcome);
     write_saga(a.saga);
     CRASH_POINT("answer: failed");
     return status_of(a.saga);
@@ -259,16 +242,6 @@ Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
     return {until, core::is_cancel_requested(a.saga, a.direction())};
 }
 
-/// One row of complete_steps().
-struct Row {
-    std::optional<pg_uuid_t> saga_id;
-    std::optional<std::string_view> step;
-    std::optional<int64> lease;
-    pg::Param output;
-    const char *sqlstate = nullptr; ///< why it was refused
-    std::string_view status{};
-};
-
 const char *sqlstate_of(AnswerOutcome outcome) {
     switch (outcome) {
     case AnswerOutcome::other_output:
@@ -286,33 +259,45 @@ const char *sqlstate_of(AnswerOutcome outcome) {
     return nullptr;
 }
 
-void complete_row(Row &row, TimestampTz now) {
-    // A refusal is a column of the result, not an error: the other rows of the batch are completed.
+} // namespace
+
+std::optional<Answer> begin_row(AnswerRow &row, TimestampTz now) {
+    // A refusal is a column of the result, not an error: the other rows of the batch are answered.
     if (!row.saga_id || !row.step || !row.lease) {
         row.sqlstate = "SG400";
-        return;
+        return std::nullopt;
     }
     if (running_handler.is_of_step_of(*row.saga_id)) {
         row.sqlstate = "SG409";
-        return;
+        return std::nullopt;
     }
     Saga *saga = lock_saga(*row.saga_id, now);
     const Step *step = saga != nullptr ? saga->definition->find(*row.step) : nullptr;
     if (step == nullptr) {
         row.sqlstate = "SG404";
-        return;
+        return std::nullopt;
     }
+    heed_ancestors(*saga);
+    return Answer{*saga, *step, *row.lease};
+}
+
+namespace {
+
+void complete_row(AnswerRow &row, TimestampTz now) {
+    const std::optional<Answer> a = begin_row(row, now);
+    if (!a)
+        return;
     if (!row.output.isnull && !payload_fits(row.output.value)) {
         row.sqlstate = "SG413";
         return;
     }
-    const Answer a{*saga, *step, *row.lease};
-    heed_ancestors(*saga);
-    row.sqlstate = sqlstate_of(take_completion(a, row.output));
-    row.status = status_of(a.saga);
+    row.sqlstate = sqlstate_of(take_completion(*a, row.output));
+    row.status = status_of(a->saga);
 }
 
-std::span<Row> read_rows(const pg::Arguments &arguments) {
+} // namespace
+
+std::span<AnswerRow> answer_rows(const pg::Arguments &arguments, bool with_outputs) {
     arguments.require(0, "saga_ids");
     arguments.require(1, "steps");
     arguments.require(2, "leases");
@@ -322,14 +307,14 @@ std::span<Row> read_rows(const pg::Arguments &arguments) {
     pg::Elements outputs;
     pg::require_same_length(steps, "steps", ids, "saga_ids");
     pg::require_same_length(leases, "leases", ids, "saga_ids");
-    if (!arguments.is_null(3)) {
+    if (with_outputs && !arguments.is_null(3)) {
         outputs = pg::array_argument(arguments, 3, "outputs", JSONBOID);
         pg::require_same_length(outputs, "outputs", ids, "saga_ids");
     }
     auto count = static_cast<size_t>(ids.count);
-    auto *rows = static_cast<Row *>(palloc(sizeof(Row) * (count + 1)));
+    auto *rows = static_cast<AnswerRow *>(palloc(sizeof(AnswerRow) * (count + 1)));
     for (size_t i = 0; i < count; ++i) {
-        Row row{};
+        AnswerRow row{};
         if (!ids.nulls[i])
             row.saga_id = *DatumGetUUIDP(ids.values[i]);
         if (!steps.nulls[i])
@@ -344,12 +329,11 @@ std::span<Row> read_rows(const pg::Arguments &arguments) {
     return {rows, count};
 }
 
-/// Sorted, so that two batches lock the sagas that they share in the same order.
-Row **in_order_of_sagas(std::span<Row> rows) {
-    auto **order = static_cast<Row **>(palloc(sizeof(Row *) * (rows.size() + 1)));
+AnswerRow **in_order_of_sagas(std::span<AnswerRow> rows) {
+    auto **order = static_cast<AnswerRow **>(palloc(sizeof(AnswerRow *) * (rows.size() + 1)));
     for (size_t i = 0; i < rows.size(); ++i)
         order[i] = &rows[i];
-    std::sort(order, order + rows.size(), [](const Row *a, const Row *b) {
+    std::sort(order, order + rows.size(), [](const AnswerRow *a, const AnswerRow *b) {
         int difference = !a->saga_id || !b->saga_id
                              ? int{a->saga_id.has_value()} - int{b->saga_id.has_value()}
                              : memcmp(&*a->saga_id, &*b->saga_id, UUID_LEN);
@@ -358,13 +342,11 @@ Row **in_order_of_sagas(std::span<Row> rows) {
     return order;
 }
 
-} // namespace
-
 // complete_steps(saga_ids, steps, leases, outputs)
 //   -> TABLE(saga_id uuid, step text, status text, sqlstate text)
 STACKSAGA_FUNCTION(complete_steps) {
-    std::span<Row> rows = read_rows(pg::Arguments(fcinfo));
-    Row **order = in_order_of_sagas(rows);
+    std::span<AnswerRow> rows = answer_rows(pg::Arguments(fcinfo), true);
+    AnswerRow **order = in_order_of_sagas(rows);
     TimestampTz now = pg::clock_now();
     for (size_t i = 0; i < rows.size(); ++i) {
         CHECK_FOR_INTERRUPTS();
@@ -372,7 +354,7 @@ STACKSAGA_FUNCTION(complete_steps) {
     }
     auto text = [](std::string_view s) { return pg::of(PointerGetDatum(pg::make_text(s))); };
     pg::ResultSet result(fcinfo);
-    for (Row &row : rows)
+    for (AnswerRow &row : rows)
         result.add(row.saga_id ? pg::of(UUIDPGetDatum(&*row.saga_id)) : pg::null(),
                    row.step ? text(*row.step) : pg::null(),
                    row.status.empty() ? pg::null() : text(row.status),

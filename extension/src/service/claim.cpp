@@ -74,6 +74,8 @@ void add_claimed(pg::ResultSet &result, const StepCall &call, int64 lease, Times
 
 /// Whether the retry budget defers the step; then it becomes due later.
 bool is_deferred(const Claim &claim, Saga &saga, const Work &work) {
+    if (work.releases > 0) // its claim before the release was counted
+        return false;
     if (work.attempt == work.attempt_base) {
         count_first_attempt(claim.budget);
         return false;

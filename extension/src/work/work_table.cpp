@@ -39,6 +39,8 @@ constexpr std::array work_columns{
     pg::TableColumn{"group_key", TEXTOID},
     pg::TableColumn{"worker", TEXTOID, nullable},
     pg::TableColumn{"postponed", INT2OID, nullable},
+    pg::TableColumn{"place_at", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"releases", INT4OID, nullable},
 };
 
 bool is_for_worker(const pg::TableRow &row) {

@@ -31,6 +31,8 @@ enum class WorkColumn : uint8 {
     group_key,
     worker,
     postponed,
+    place_at,
+    releases,
 };
 
 enum class WorkIndex : uint8 {

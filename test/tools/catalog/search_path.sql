@@ -15,5 +15,5 @@ WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
                                            'alter_subscription'))
   AND p.proname NOT IN ('publish', 'publish_batch', 'run_pending', 'wait_for_steps', 'idempotency_begin', 'idempotency_finish')
   AND (p.prosecdef OR p.proname NOT IN ('start_saga', 'start_sagas', 'claim_steps', 'complete_step', 'complete_steps',
-                                        'fail_step', 'extend_step'))
+                                        'fail_step', 'release_step', 'release_steps', 'extend_step'))
 ORDER BY 1;

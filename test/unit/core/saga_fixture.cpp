@@ -181,9 +181,16 @@ void Tables::write(const SagaState &s) {
         write_effect_row(effects, effect);
     for (const Settled &settled : s.changes.settled)
         for (StoredFailure &f : failures)
-            f.outcome_known |= f.step_no == settled.step_no && f.direction == settled.direction;
+            f.outcome_known |= settled.concerns(f.step_no, f.direction, f.attempt);
     for (const NewFailure &failure : s.changes.failures)
         write_failure_row(failures, failure);
+    for (const NewRelease &n : s.changes.releases) {
+        for (const Release &r : releases)
+            EXPECT_FALSE(r.step_no == n.release.step_no && r.direction == n.release.direction &&
+                         r.attempt == n.release.attempt)
+                << "attempt " << r.attempt << " is released twice";
+        releases.push_back(n.release);
+    }
     for (const WorkRow &row : s.work)
         write_work(work, row);
     for (const TakenSignal &taken : s.changes.taken) {
@@ -230,6 +237,8 @@ std::string Tables::dump() const {
     for (const StoredFailure &f : failures)
         out << "failure " << f.step_no << ' ' << name_of(f.direction) << ' ' << f.attempt << ' '
             << name_of(f.failure_class) << ' ' << f.outcome_known << ' ' << f.error << '\n';
+    for (const Release &r : releases)
+        out << "release " << r.step_no << ' ' << name_of(r.direction) << ' ' << r.attempt << '\n';
     for (const std::int16_t taker : takers)
         out << "signal of " << taker << '\n';
     out << "retries " << retries << (notices_removed ? ", notices removed" : "") << '\n';

@@ -62,6 +62,7 @@ struct Tables {
     std::vector<Work> work;
     std::vector<Effect> effects;
     std::vector<StoredFailure> failures;
+    std::vector<Release> releases;
     std::vector<Signal> signals;
     std::vector<std::int16_t> takers; ///< for each signal: the step that has taken it, or 0
 
@@ -148,6 +149,11 @@ public:
     /// As these, where it is not refused.
     void complete_late(const Step &s, std::int64_t lease);
     void fail_late(const Step &s, std::int64_t lease, FailureClass failure_class);
+    /// The service gives the attempt back under the lease that the row holds, or under a lease; how
+    /// that is taken.
+    AnswerOutcome release(std::string_view name, std::int64_t retry_after = 0,
+                          Direction d = Direction::act);
+    AnswerOutcome release(const Step &s, std::int64_t lease, std::int64_t retry_after = 0);
     /// The verify function answers "done", "not_done", "never" or "unknown", or it "raises", or
     /// "raises retryable".
     void verify(std::string_view name, std::string_view answer);

@@ -41,6 +41,11 @@ void load_failures(SagaState &saga) {
                                                   f.lease, f.started_at, f.failed_at});
 }
 
+void load_releases(SagaState &saga) {
+    for (const Release &r : test_of(saga).tables.releases)
+        saga.progress.releases.push(saga.memory, r);
+}
+
 void load_signals(SagaState &saga) {
     TestSaga &test = test_of(saga);
     ++test.signal_loads;
@@ -62,6 +67,7 @@ std::string_view find_error(SagaState &saga, std::int16_t step_no, std::int32_t 
 
 constexpr Source source{.load_effects = load_effects,
                         .load_failures = load_failures,
+                        .load_releases = load_releases,
                         .load_signals = load_signals,
                         .find_error = find_error};
 
@@ -225,6 +231,22 @@ void TestSaga::complete_late(const Step &s, std::int64_t lease) {
 void TestSaga::fail_late(const Step &s, std::int64_t lease, FailureClass failure_class) {
     if (judge_failure(*state_, s, lease, failure_class, false).outcome == AnswerOutcome::accept)
         refuse(s, lease, failure_class);
+}
+
+AnswerOutcome TestSaga::release(std::string_view name, std::int64_t retry_after, Direction d) {
+    const Step &s = step(name);
+    const std::optional<Work> row = find_work(*state_, s.no, d);
+    return release(s, row && row->lease ? *row->lease : 0, retry_after);
+}
+
+AnswerOutcome TestSaga::release(const Step &s, std::int64_t lease, std::int64_t retry_after) {
+    const JudgedAnswer judged = judge_release(*state_, s, lease, false);
+    if (judged.outcome == AnswerOutcome::accept)
+        decide([&](SagaState &saga) {
+            step_released(saga, s, *judged.work,
+                          {.retry_after_us = retry_after * second, .reason = "deployment"}, 0.5);
+        });
+    return judged.outcome;
 }
 
 void TestSaga::serve(std::string_view name, Direction d) {
