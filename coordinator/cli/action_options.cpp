@@ -30,6 +30,8 @@ constexpr std::array argument_texts{
     ArgumentText{"queue", "QUEUE", "The queue"},
     ArgumentText{"schedule", "SCHEDULE", "The schedule"},
     ArgumentText{"subscription", "SUBSCRIPTION", "The subscription"},
+    ArgumentText{"scope", "SCOPE", "Scope of the idempotency key"},
+    ArgumentText{"key", "KEY", "The idempotency key"},
 };
 
 const ArgumentText &text_of(std::string_view member) {

@@ -35,7 +35,7 @@ constexpr const char *SQL_SAGA =
     "  FROM stacksaga.sagas WHERE saga_id = $1::uuid";
 constexpr const char *SQL_ATTEMPTS =
     "SELECT step, direction, attempt, status, started_at, finished_at - started_at AS took, worker,"
-    "       coalesce(error_class || ': ' || error, '') AS error"
+    "       pg_catalog.concat_ws(': ', error_class, error) AS error"
     "  FROM stacksaga.saga_history WHERE saga_id = $1::uuid ORDER BY started_at, finished_at"
     " LIMIT 500";
 constexpr const char *SQL_TIMELINE =

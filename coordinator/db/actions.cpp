@@ -93,6 +93,19 @@ constexpr std::array all_actions{
     Action{"resume-subscription",
            {"subscription"},
            ON_NAME("resume_subscription", "subscription", "")},
+    Action{"forget",
+           {"scope", "key"},
+           "SELECT pg_catalog.json_build_array(pg_catalog.json_build_object("
+           "           'scope', $1::jsonb ->> 'scope', 'key', $1::jsonb ->> 'key'))"
+           "  FROM stacksaga.idempotency_forget($1::jsonb ->> 'scope', $1::jsonb ->> 'key',"
+           "           $1::jsonb ->> 'reason') AS d"
+           " WHERE $2::boolean IS NOT NULL"},
+    Action{"reset-instants",
+           {},
+           "SELECT coalesce(pg_catalog.json_agg(pg_catalog.to_json(r)), '[]')"
+           "  FROM stacksaga.reset_instants($1::jsonb ->> 'reason', $2::boolean) AS r",
+           {},
+           "operator"},
 };
 
 constexpr std::array<std::string_view, 1> role_kinds{"support"};

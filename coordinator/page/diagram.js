@@ -40,9 +40,12 @@ export function parse(diagram) {
   return {stages, on_failure};
 }
 
+/// The attempts of a step without those that its service gave back.
+const charged = (attempts, step) => attempts.filter(a => a.step === step.name && a.status !== "released");
+
 /// The outcome of a step, by its attempts.
 function state_of(step, attempts, saga) {
-  const of_step = attempts.filter(a => a.step === step.name);
+  const of_step = charged(attempts, step);
   const last = direction => of_step.filter(a => a.direction === direction).at(-1);
   const undone = last("compensate");
   if (saga?.status === "parked" && saga.parked_step === step.name) return "parked";
@@ -60,7 +63,7 @@ const words = {completed: "done", failed: "failed", started: "running", parked: 
 export function draw(diagram, attempts = [], saga = null) {
   const draw_step = step => {
     const state = state_of(step, attempts, saga);
-    const count = attempts.filter(a => a.step === step.name).length;
+    const count = charged(attempts, step).length;
     return make("div", {class: `step ${state} ${step.is_pivot ? "pivot" : ""}`, "data-key": step.name},
       make("p", {}, make("b", {}, step.name), state ? ` ${words[state]}` : ""),
       make("p", {class: "dim"}, step.does, step.is_pivot ? ", irreversible" : ""),

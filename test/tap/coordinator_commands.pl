@@ -156,6 +156,28 @@ my $price = q{SELECT count(*) FROM stacksaga.saga_history JOIN stacksaga.sagas U
 acts('resolving a step', $price, 'resolve', 'order-3', '--step', 'price', '--outcome', 'done', '--step-output', '{"price": 9}');
 is(value(q{SELECT count(*) FROM stacksaga.operator_actions WHERE action = 'resolve' AND reason = 'because of resolving a step'}), '1', 'recorded why');
 
+# The answer of a completed key.
+value(q{SELECT stacksaga.idempotency_finish('POST /charges', 'c1', lease, '{"card": 1}') FROM stacksaga.idempotency_begin('POST /charges', 'c1', '{}')});
+my $key = q{SELECT state FROM stacksaga.dedupe_state('POST /charges', 'c1')};
+acts('forgetting a key', $key, 'forget', 'POST /charges', 'c1');
+is(value($key), 'forgotten', 'its answer is gone');
+is(value(q{SELECT count(*) FROM stacksaga.operator_actions WHERE action = 'forget' AND reason = 'because of forgetting a key'}), '1', 'recorded why');
+is((execute('forget', 'POST /charges', 'none', '--reason', 'why', '--yes'))[0], 1, 'a key that is not there is refused');
+is((execute('forget', 'POST /charges', '--reason', 'why'))[0], 64, 'a scope alone names no key');
+
+# What is for the kind operator alone: the error says so, and the list is the dry run's.
+($code, $out, $err) = execute('reset-instants', '--reason', 'the clock was ahead');
+is($code, 77, 'a role of the kind support does not reset instants');
+like($err, qr/SELECT stacksaga\.grant_usage\('page', 'operator'\);/, 'and the error says which kind does');
+value(q{SELECT stacksaga.grant_usage('page', 'operator')});
+value(q{SET stacksaga.clock_offset = '400 days'; SELECT count(*) FROM stacksaga.claim_steps('pricing', 'ahead', 1)});
+like(acts('resetting instants', q{SELECT count(*) FROM stacksaga.reset_instants('look')}, 'reset-instants'), qr/^lease step "price" of saga \S+ +20\d\d-.* 20\d\d-/m, 'which shows what they were and become');
+
+# An attempt that was given back.
+value(q{SELECT stacksaga.release_step(c.saga_id, c.step, c.lease, reason => 'shutting down')
+	FROM stacksaga.claim_steps('pricing', 'pricer', 100) AS c JOIN stacksaga.sagas s USING (saga_id) WHERE s.key = 'order-20'});
+like((execute('saga', 'order-20'))[1], qr/^price +act +1 +released .* shutting down$/m, 'an attempt that was given back is printed with its reason');
+
 # Dead messages: some by their ids, or all of a subscription; a retried one is delivered, a discarded one never.
 my $dead = q{SELECT count(*) FROM stacksaga.dead_messages};
 is(StacksagaSite::add_dead_messages($node, 4), 5, 'five messages are dead');

@@ -95,6 +95,7 @@ my @attacks = (
 	[ 'for another host', 421, headers => {host => 'evil.example'} ],
 	[ 'with a list of a hundred thousand bytes', 413, body => 'x' x 100_000 ],
 	[ 'of no name', 404, path => '/api/act/' ],
+	[ 'that is for the commands alone', 404, path => '/api/act/reset-instants?dry_run=no' ],
 	[ 'of another function', 404, path => '/api/act/define_saga?dry_run=no' ]);
 for my $attack (@attacks)
 {

@@ -125,6 +125,16 @@ is($browser->evaluate(q{[...document.querySelectorAll('.step')].map(s => /on fai
 my $payout = value(q{SELECT saga_id FROM stacksaga.start_saga('payout', key => 'payout-1')});
 go_to("#/saga/$payout", q{/payout-1/.test(document.querySelector('#view h2').innerText)});
 shows('On failure: park', 'so does a saga');
+# A step that its service gave back is next again, and its attempt says why.
+value(qq{SELECT stacksaga.release_step('$payout', c.step, c.lease, reason => 'shutting down') FROM stacksaga.claim_steps('checks', 'test', 1) AS c});
+shows('check act 1 released [^]*shutting down' =~ s/ /\\s+/gr, 'an attempt that was given back is shown, with its reason');
+like($browser->text('.step'), qr/^check next$/m, 'and its step is next');
+
+# A cancel that waits for an irreversible step.
+value(qq{SELECT stacksaga.complete_step('$payout', c.step, c.lease) FROM stacksaga.claim_steps('$_', 'test', 1) AS c}) for 'checks', 'payouts';
+value(qq{SELECT c.step, stacksaga.cancel_saga('$payout', 'the customer asked') FROM stacksaga.claim_steps('payouts', 'test', 1) AS c});
+shows('requested by cancel: it begins unless an irreversible step is done', 'a cancel that waits for an irreversible step is shown');
+
 go_to('#/definitions/transfer?version=1', q{document.querySelectorAll('.step').length === 2});
 unlike($browser->text('#view'), qr/on failure/i, 'one that compensates says nothing of it');
 

@@ -98,6 +98,8 @@ TEST(Config, ActionsTakeWhatTheirTableSays) {
         {"pause-schedule", "nightly", "--reason", "why", "--until", "2026-12-24"},
         {"cancel", "order-1", "--reason", "why", "--spread", "1 minute"},
         {"discard", "--subscription", "s", "--reason", "why"},
+        {"forget", "scope", "--reason", "why"},
+        {"reset-instants", "now", "--reason", "why"},
         {"resolve", "order-1", "order-2", "--reason", "why", "--step", "s", "--outcome", "done"}};
     for (const auto &arguments : refused)
         EXPECT_EQ(parse(arguments).exit_code, 64) << arguments.front();
