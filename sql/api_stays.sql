@@ -60,6 +60,7 @@ fencing_token|1|lease bigint|text
 find_sagas|0|saga text DEFAULT NULL::text, status text DEFAULT NULL::text, key_prefix text DEFAULT NULL::text, attributes jsonb DEFAULT NULL::jsonb, created_before timestamp with time zone DEFAULT NULL::timestamp with time zone, before_saga_id uuid DEFAULT NULL::uuid, max_sagas integer DEFAULT 50|TABLE(saga_id uuid, saga text, version integer, key text, status text, waits_for text, attributes jsonb, priority integer, group_key text, created_at timestamp with time zone, updated_at timestamp with time zone, finished_at timestamp with time zone)
 fingerprint|1|request jsonb|bytea
 fire_schedules|0|max_runs integer DEFAULT 100|bigint
+forget_work|2|reason text, database text|bigint
 grant_usage|2|role name, kind text|void
 hash_partition|1|key text, partitions integer DEFAULT 256|integer
 heartbeat_node|2|node text, incarnation bigint, load double precision DEFAULT 0|TABLE(state text, epoch bigint, checkpoint_requested boolean)

@@ -50,6 +50,26 @@ std::optional<Refusal> suspend_saga(SagaState &saga) {
     return std::nullopt;
 }
 
+void lose_claims(SagaState &saga, std::string_view error, double random) {
+    List<Work> claimed{};
+    for (const WorkRow &row : saga.work) {
+        const Work &w = row.work;
+        if (row.is_live() && w.purpose == WorkPurpose::step && w.is_claimed() &&
+            (w.falling_back || saga.definition->step(w.step_no).waits_for() != StepWait::child))
+            claimed.push(saga.memory, w);
+    }
+    for (const Work &w : claimed) {
+        const std::optional<Work> work = find_work(saga, w.step_no, w.direction);
+        if (work && work->is_claimed())
+            step_failed(saga, saga.definition->step(w.step_no), *work,
+                        {.failure_class = FailureClass::unknown,
+                         .outcome_known = false,
+                         .error = error,
+                         .since = saga.now},
+                        random);
+    }
+}
+
 std::optional<Refusal> resume_saga(SagaState &saga, std::int64_t delay) {
     if (!saga.is_suspended())
         return Refusal{", not suspended", saga.is_parked() ? "Use retry_saga() for a parked saga."

@@ -16,6 +16,9 @@ struct Refusal {
 /// While an irreversible step is in flight or in doubt a cancel is a pending compensation.
 std::optional<Refusal> cancel_saga(SagaState &saga, std::string_view error);
 std::optional<Refusal> suspend_saga(SagaState &saga);
+/// Every attempt under a lease has lost it, as `error` says, so that its step is in doubt. A child
+/// is in the same database and goes on.
+void lose_claims(SagaState &saga, std::string_view error, double random);
 /// The attempts that these two make due are due `delay` microseconds from now at the earliest;
 /// leases stay. A parked saga that is suspended as well stays parked when it is resumed.
 std::optional<Refusal> resume_saga(SagaState &saga, std::int64_t delay = 0);

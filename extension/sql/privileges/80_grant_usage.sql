@@ -30,7 +30,7 @@ SELECT kind, object
            accept_message,accept_sequence,compare_and_set,read_value}'),
         ('{service,operator,support,monitor}', '{effects,effect_placement}'),
         ('{operator,support}', '{expire_dedupe,idempotency_forget}'),
-        ('{operator}', '{expire_sagas,expire_actions,reset_instants}'),
+        ('{operator}', '{expire_sagas,expire_actions,reset_instants,forget_work}'),
         ('{operator,support,monitor}', '{dedupe_state}'),
         -- Outbox
         ('{service,operator,support}', '{publish,publish_batch}'),
