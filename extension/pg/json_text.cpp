@@ -127,6 +127,12 @@ uint64 json_text_bytes(const Jsonb *value) {
     return walk.bytes;
 }
 
+uint64 json_text_at_most(const Jsonb *value) {
+    Walk walk{.is_exact = false, .limit = PG_UINT64_MAX, .bytes = 0};
+    add_container(walk, &value->root);
+    return walk.bytes;
+}
+
 bool json_text_fits(const Jsonb *value, uint64 limit) {
     const uint64 size = VARSIZE(value);
     if ((size / number_bytes_min + 1) * number_text_max + size * character_text_max <= limit)

@@ -8,6 +8,9 @@ namespace stacksaga::pg {
 /// The bytes of `value` as jsonb_out() prints it.
 uint64 json_text_bytes(const Jsonb *value);
 
+/// At least that many, without reading strings.
+uint64 json_text_at_most(const Jsonb *value);
+
 /// The bytes of a number as numeric_out() prints it.
 uint64 number_text_bytes(const void *numeric);
 

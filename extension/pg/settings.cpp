@@ -10,6 +10,8 @@ namespace {
 /// Written by PostgreSQL's settings machinery and assign_clock_offset() alone.
 constinit Settings values{};
 
+constexpr int batch_bytes_default = 16 * 1024 * 1024, batch_bytes_min = 64 * 1024,
+              batch_bytes_max = 1024 * 1024 * 1024;
 constexpr int batch_size_default = 256, batch_size_max = 4096;
 constexpr int dedupe_retention_default = 7 * 24 * 60 * 60;
 constexpr int dedupe_retention_max = 10 * 366 * 24 * 60 * 60; // ten years
@@ -102,6 +104,11 @@ constinit const Settings &settings = values;
 // All have the flag allow_in_parallel: a function of a query that runs in parallel, or VACUUM, may
 // load the library, and without the flag the session would lose what its configuration says.
 void define_settings() {
+    DefineCustomIntVariable(
+        "stacksaga.batch_bytes",
+        "Sets behind how many bytes of messages or of calls of steps a batch ends.", nullptr,
+        &values.batch_bytes, batch_bytes_default, batch_bytes_min, batch_bytes_max, PGC_USERSET,
+        allow_in_parallel | GUC_UNIT_BYTE, nullptr, nullptr, nullptr);
     DefineCustomIntVariable("stacksaga.batch_size",
                             "Sets how many due items a worker takes in one transaction.", nullptr,
                             &values.batch_size, batch_size_default, 1, batch_size_max, PGC_SIGHUP,

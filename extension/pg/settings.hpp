@@ -7,6 +7,7 @@ namespace stacksaga::pg {
 enum class Coordination : int { standalone, coordinator };
 
 struct Settings {
+    int batch_bytes; ///< of what a batch gives to its consumer, as text
     int batch_size;
     bool check_plans;
     char *clock_offset;

@@ -72,19 +72,4 @@ std::optional<int64> retry_after_argument(const pg::Arguments &arguments, int i)
 /// a class of them, for a message; nothing when all are.
 const char *find_bad_state(Datum list);
 
-/// Values of one row that are about to be sent to a client: read from where they are stored, and
-/// not longer as text than a row can be. The client's row is printed when the call has returned,
-/// and an error then would be nobody's.
-class SentText {
-public:
-    /// The value, for the row: a small one as it is in memory, a large one where it is stored.
-    Datum add(Datum value);
-
-    /// A value that is in memory, and too small to have a text that is too long.
-    static bool is_surely_sent(Datum value);
-
-private:
-    uint64 bytes_ = 0; ///< at most, of what was added
-};
-
 } // namespace stacksaga

@@ -6,7 +6,7 @@
 #include "pg/statement/attempt.hpp"
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
-#include "src/common/limits.hpp"
+#include "src/common/sent_values.hpp"
 #include "src/dedupe/fingerprint.hpp"
 #include "src/handler/handler_error.hpp"
 #include "src/ring/token_functions.hpp"

@@ -238,10 +238,12 @@ void run_message_step(Saga &saga, const Step &step, const Work &work, std::strin
     attempt.lease = core::make_lease(attempt.attempt, attempt.direction, pg::random_bits());
     attempt.worker = worker;
     core::attempt_begins(saga);
+    const Datum command = command_of(saga, step, attempt);
+    saga.call_bytes = VARSIZE_ANY(DatumGetPointer(command));
     publish_message(saga.ring_id, {.topic = topic_of(step, attempt.direction, attempt.falling_back),
                                    .key = std::string_view{uuid_text(saga.id)},
                                    .type = step.name,
-                                   .payload = command_of(saga, step, attempt),
+                                   .payload = command,
                                    .headers = saga.headers,
                                    .message_id = command_id(uuid_text(saga.id),
                                                             psprintf(INT64_FORMAT, *attempt.lease)),

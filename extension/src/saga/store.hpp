@@ -43,6 +43,7 @@ struct Saga : core::SagaState {
     core::List<Output> outputs; ///< as complete as `progress`
     Jsonb *results;             ///< made of them by step_results(), with their number
     size_t result_count;
+    uint64 call_bytes; ///< of the call that was made of it last, in memory
     pg_uuid_t id;
     int64 token;
     int32 ring_id;

@@ -114,6 +114,7 @@ VerifyResult read_result(Datum answer) {
 Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKind kind,
            const Work &attempt, bool *isnull) {
     const Datum argument = step_call_datum(make_call(*saga, step, attempt));
+    const uint64 bytes = VARSIZE_ANY(DatumGetPointer(argument));
     running_handler.begin_step(saga->id, step.name);
     forget_published();
     start_handler_timeout(core::microseconds_from(saga->now, step.timeout));
@@ -129,6 +130,7 @@ Datum call(Saga *&saga, const Step &step, const FunctionRef &function, HandlerKi
     // A saga without signal steps has refused the signal, and may not be written yet.
     if (running_handler.has_signalled_its_saga() && saga->definition->has_signals)
         saga = lock_saga(saga->id, saga->now);
+    saga->call_bytes = bytes;
     return result;
 }
 
@@ -274,6 +276,7 @@ bool takes_handler(const Step &step, const Work &work) {
 /// another object.
 ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, bool calls) {
     heed_ancestors(*saga);
+    saga->call_bytes = 0;
     const std::optional<Work> work = find_due(*saga, item);
     if (!work) // of a child: the decisions of its ancestors must be written
         return {.is_done = saga->is_child, .is_gone = !saga->is_child};
@@ -294,6 +297,7 @@ ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, 
         outcome = outcome_of(*saga, step, *work);
         runners[static_cast<size_t>(step.kind)].run(saga, step, *work, worker);
     }
+    outcome.bytes = saga->call_bytes;
     return outcome;
 }
 

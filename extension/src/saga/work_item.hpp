@@ -23,6 +23,7 @@ struct ItemOutcome {
     /// The budget (handler/process_retry_budget.hpp) that counts this as a first attempt, after the
     /// commit.
     std::optional<uint64> first_attempt{};
+    uint64 bytes = 0; ///< of the call that was made, in memory
     /// The next item of this saga, if one follows at once.
     bool has_next = false;
     /// Set when the caller asked to run ahead: the saga, written as RunAhead says, which the caller

@@ -13,6 +13,7 @@
 #include "pg/statement/result.hpp"
 #include "pg/statement/scope.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/sent_values.hpp"
 #include "src/handler/process_retry_budget.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/queue/queue_limits.hpp"
@@ -55,6 +56,12 @@ struct Claim {
     int32 ring_id;
     QueueLimits limits;
     bool is_guarded = false; ///< each step in a subtransaction: one of them cannot be handed out
+    BatchBytes bytes{};      ///< of the steps that were claimed
+};
+
+/// What a service gets of a saga.
+struct Given {
+    SentValue input, results, headers;
 };
 
 enum class Claimed : uint8_t { yes, no, deferred };
@@ -88,8 +95,8 @@ bool is_deferred(const Claim &claim, Saga &saga, const Work &work) {
 }
 
 /// Gives the step to the claimer, and returns its call.
-void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &work,
-                pg::ResultSet &result) {
+Given claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &work,
+                 pg::ResultSet &result) {
     const int64 lease = core::make_lease(work.attempt + 1, work.direction, pg::random_bits());
     const Work attempt = core::begin_claim(saga, step, work, lease,
                                            pg::time_plus(claim.now, claim.lease_us), claim.worker);
@@ -97,19 +104,23 @@ void claim_step(const Claim &claim, Saga &saga, const Step &step, const Work &wo
     write_saga(saga);
     CRASH_POINT("claim: lease written");
     SentText text;
+    const Given given{.input = text.add(saga.input),
+                      .results = text.add(step_results(saga)),
+                      .headers = text.add(saga.headers)};
     const StepCall call{.saga_id = saga.id,
                         .saga = saga.definition->saga,
                         .step = &step,
                         .direction = attempt.direction,
                         .attempt = attempt.attempt,
-                        .input = text.add(saga.input),
-                        .results = text.add(step_results(saga)),
-                        .headers = text.add(saga.headers),
+                        .input = given.input.value,
+                        .results = given.results.value,
+                        .headers = given.headers.value,
                         .deadline = core::attempt_deadline(saga, step, attempt.direction),
                         .by_fallback = attempt.falling_back,
                         .claimed_at = std::nullopt};
     add_claimed(result, call, lease, attempt.due_at);
     CRASH_POINT("claim: step returned");
+    return given;
 }
 
 /// Whether the limit of its group lets one more run. A search has checked the limit once for each
@@ -129,7 +140,8 @@ void defer_under_ancestors(Saga &saga, const FoundItem &candidate) {
         core::defer_for_ancestors(saga, *work, pg::time_plus(saga.now, ancestors_pause_us));
 }
 
-Claimed claim_one(const Claim &claim, const FoundItem &candidate, pg::ResultSet &result) {
+Claimed claim_one(const Claim &claim, const FoundItem &candidate, Given &given,
+                  pg::ResultSet &result) {
     // The search read the candidate without a lock, so it is a hint. The rows read under the lock
     // decide: another session may have claimed, settled or delayed the step since.
     Saga *saga = lock_saga(candidate.item.saga_id, claim.now, true);
@@ -145,7 +157,7 @@ Claimed claim_one(const Claim &claim, const FoundItem &candidate, pg::ResultSet 
         write_saga(*saga); // a lease or a deadline may have been settled
         return work ? Claimed::deferred : Claimed::no;
     }
-    claim_step(claim, *saga, step, *work, result);
+    given = claim_step(claim, *saga, step, *work, result);
     return Claimed::yes;
 }
 
@@ -180,9 +192,9 @@ struct Tried {
 };
 
 /// One search for claimable steps. It locks their sagas one by one and skips those that another
-/// session holds: a claimer never waits. Claims at most `wanted`.
-Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
-                 pg::ResultSet &result) {
+/// session holds: a claimer never waits. Claims at most `wanted`, and none behind the bytes of a
+/// batch.
+Tried claim_some(Claim &claim, const ClaimSearch &search, int32 wanted, pg::ResultSet &result) {
     const Candidates candidates = find_candidates(search);
     Tried tried{.claimed = 0,
                 .deferred = 0,
@@ -192,7 +204,7 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
                 .is_inside = candidates.is_inside};
     int32 conflicts = 0;
     std::span<FoundItem> waiting = candidates.list;
-    while (tried.claimed < wanted) {
+    while (tried.claimed < wanted && !claim.bytes.are_passed()) {
         CHECK_FOR_INTERRUPTS();
         const FoundItem *candidate = take_next(search, waiting);
         if (candidate == nullptr)
@@ -202,9 +214,14 @@ Tried claim_some(const Claim &claim, const ClaimSearch &search, int32 wanted,
             continue;
         }
         Claimed outcome = Claimed::no;
-        with_item(claim, *candidate, [&] { outcome = claim_one(claim, *candidate, result); });
-        if (outcome == Claimed::yes)
+        Given given{};
+        with_item(claim, *candidate,
+                  [&] { outcome = claim_one(claim, *candidate, given, result); });
+        if (outcome == Claimed::yes) {
             note_claimed(search, *candidate);
+            for (const SentValue &value : {given.input, given.results, given.headers})
+                claim.bytes.add(value);
+        }
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
         tried.deferred += outcome == Claimed::deferred ? 1 : 0;
         conflicts += outcome == Claimed::no ? 1 : 0;
@@ -233,13 +250,14 @@ bool settle_expired(const Claim &claim, const ClaimSearch &search) {
 }
 
 /// Returns the number of claimed steps, at most `wanted`.
-int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::ResultSet &result) {
+int32 claim_due(Claim &claim, ClaimSearch search, int32 wanted, pg::ResultSet &result) {
     search.wanted = wanted;
     int32 claimed = 0, inside = 0;
     for (int32 searches = 0; searches < searches_max && claimed < wanted;) {
         const Tried tried = claim_some(claim, search, wanted - claimed, result);
         claimed += tried.claimed;
-        if (tried.found == 0 || (tried.claimed > 0 && tried.refused == 0))
+        if (tried.found == 0 || (tried.claimed > 0 && tried.refused == 0) ||
+            claim.bytes.are_passed())
             break;
         // Searches behind locked sagas do not count, however many there are.
         if (tried.deferred > 0 || tried.claimed > 0 || !tried.is_cut)
@@ -255,7 +273,7 @@ int32 claim_due(const Claim &claim, ClaimSearch search, int32 wanted, pg::Result
 }
 
 /// Returns the number of claimed steps.
-int32 settle_and_claim(const Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
+int32 settle_and_claim(Claim &claim, const ClaimSearch &search, pg::ResultSet &result) {
     // Expired leases take up room under limits, so they are settled first there. Otherwise it is
     // enough to settle them when there is time, and from time to time when there is not.
     const bool has_settled = claim.limits.has_any() || is_time_to_settle(search);
@@ -265,7 +283,8 @@ int32 settle_and_claim(const Claim &claim, const ClaimSearch &search, pg::Result
     const QueueRoom room =
         room_of(claim.ring_id, claim.queue, claim.limits, claim.max_steps, claim.now);
     int32 claimed = claim_due(claim, search, room.steps, result);
-    if (!has_settled && claimed < room.steps && settle_expired(claim, search))
+    if (!has_settled && claimed < room.steps && !claim.bytes.are_passed() &&
+        settle_expired(claim, search))
         claimed += claim_due(claim, search, room.steps - claimed, result);
     return claimed;
 }
@@ -281,6 +300,7 @@ int32 claim_what_can_be(Claim &claim, const ClaimSearch &search, pg::ResultSet &
     if (!pg::attempt_expecting([](const ErrorData &error) { return !is_of_session(error); },
                                try_once)) {
         result.clear();
+        claim.bytes = {};
         claim.is_guarded = true;
         try_once();
     }
@@ -309,7 +329,9 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
     const int32 claimed = claim_what_can_be(claim, search, result);
-    note_claim(ring.ring_id, claim.queue, claimed, claim.max_steps);
+    // Where bytes ended it, others claim what it has left.
+    note_claim(ring.ring_id, claim.queue, claimed,
+               claim.bytes.are_passed() ? claimed : claim.max_steps);
     CRASH_POINT("claim: limits not noted");
     if (claim.limits.rate && claimed > 0)
         note_claims(ring.ring_id, claim.queue, claim.limits, claimed, claim.now);

@@ -101,6 +101,8 @@ bool DueItems::take_next() {
 }
 
 bool DueItems::has_next() {
+    if (counts.bytes > static_cast<uint64>(pg::settings.batch_bytes))
+        return false;
     if (steps_left <= 0 || ahead > 0)
         return steps_left > 0;
     while (take_next()) {
@@ -200,6 +202,7 @@ void DueItems::wait_again() {
 void DueItems::keep() {
     counts.deferred += is_deferred ? 1 : 0;
     counts.done += outcome.is_done ? 1 : 0;
+    counts.bytes += outcome.bytes;
     if (!(outcome.is_done || outcome.is_gone || is_deferred)) {
         counts.skipped = true;
         state.search.note_locked();

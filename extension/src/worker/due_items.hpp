@@ -33,6 +33,7 @@ struct DueItems {
         int32 failures;
         int32 deferred;
         int32 steps;  ///< done or failed
+        uint64 bytes; ///< of their calls
         bool skipped; ///< a due item was left: the slot is not ours, or the saga is locked
     };
 

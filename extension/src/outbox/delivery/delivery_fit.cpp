@@ -8,7 +8,7 @@
 #include "pg/random.hpp"
 #include "pg/statement/attempt.hpp"
 #include "pg/statement/function.hpp"
-#include "src/common/limits.hpp"
+#include "src/common/sent_values.hpp"
 #include "src/handler/handler_error.hpp"
 #include "src/outbox/delivery/delivery_retry.hpp"
 
@@ -57,9 +57,12 @@ std::optional<HandlerError> read_values(Message &m) {
         [&] {
             FAULT_POINT("read: message", m.id);
             SentText text;
-            if (m.payload != 0)
-                m.payload = text.add(m.payload);
-            m.headers = text.add(m.headers);
+            if (m.payload != 0) {
+                const SentValue payload = text.add(m.payload);
+                m.payload = payload.value;
+                m.payload_bytes = payload.text_bytes;
+            }
+            m.headers = text.add(m.headers).value;
         });
     if (is_done)
         return std::nullopt;

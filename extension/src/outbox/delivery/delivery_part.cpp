@@ -11,12 +11,24 @@ namespace stacksaga {
 
 namespace {
 
-/// Settles those that cannot be read; returns how many there are before one that is stuck.
-size_t count_before_stuck(const Subscription &s, std::span<Message> messages, TimestampTz now) {
-    const auto stuck = std::find_if(messages.begin(), messages.end(), [&](Message &m) {
-        return settle_unfit(s, m, now) == Fit::stuck;
-    });
-    return static_cast<size_t>(stuck - messages.begin());
+/// How many of the messages come before one that is stuck, or are enough for `bytes`.
+struct Readable {
+    size_t count;
+    bool is_stuck;
+};
+
+/// Settles those that cannot be read, and reads no more than is needed.
+Readable count_readable(const Subscription &s, std::span<Message> messages, uint64 bytes,
+                        TimestampTz now) {
+    uint64 read = 0;
+    for (size_t i = 0; i < messages.size(); ++i) {
+        if (settle_unfit(s, messages[i], now) == Fit::stuck)
+            return {.count = i, .is_stuck = true};
+        read += messages[i].payload_bytes;
+        if (read > bytes)
+            return {.count = i + 1, .is_stuck = false};
+    }
+    return {.count = messages.size(), .is_stuck = false};
 }
 
 /// Copies out what cannot be delivered of the messages that were just read from the log, and
@@ -93,20 +105,24 @@ void cut_before(Part &part, const Message &cut) {
     part.more = true;
 }
 
-/// A batch holds one message of an id: the second one, and what is behind it in its partition,
-/// comes with a later batch.
-void leave_out_repeated(Part &part, MessageIds &ids) {
-    for (const Message *m : in_order(part))
-        if (!ids.add(m->id)) {
+/// A batch holds one message of an id, and ends behind the message that passes its bytes: the
+/// second one of an id, or the next one, and what is behind it in its partition, comes with a later
+/// batch.
+void leave_out(Part &part, MessageIds &ids, BatchBytes &bytes) {
+    for (const Message *m : in_order(part)) {
+        if (bytes.are_passed() || !ids.add(m->id)) {
             cut_before(part, *m);
             return;
         }
+        bytes.add({.value = m->payload, .text_bytes = m->payload_bytes});
+        bytes.add({.value = m->headers});
+    }
 }
 
 } // namespace
 
 Part read_part(const Subscription &s, Position position, const LogPart &whole, int32 room,
-               MessageIds &ids, TimestampTz now) {
+               MessageIds &ids, BatchBytes &bytes, TimestampTz now) {
     const bool was_lost = position.batch_id != 0;
     end_lost_batch(s, position, now);
     Part part{.position = position, .end = position.at, .retries = {}, .log = {}, .more = false};
@@ -117,23 +133,24 @@ Part read_part(const Subscription &s, Position position, const LogPart &whole, i
         move_position(s.id, part.position, position.at, now);
         return part;
     }
-    std::span<Message> due = due_messages(s, position.partition, room, now);
-    const int32 left = std::max(1, room - static_cast<int32>(due.size()));
+    const uint64 bytes_left = bytes.left();
+    DueMessages due = due_messages(s, position.partition, room, bytes_left, now);
+    const int32 left = std::max(1, room - static_cast<int32>(due.messages.size()));
     const LogPart log = whole.of_partition(position.partition, position.at, left);
     mark_in_doubt(position, log.messages);
-    const size_t readable = count_before_stuck(s, log.messages, now);
-    part.log = sift(s, log.messages.first(readable), now, part.copied);
-    if (part.copied > 0 && !due.empty())
-        due = due_messages(s, position.partition, room, now); // those behind them are held now
+    const Readable readable = count_readable(s, log.messages, bytes_left, now);
+    part.log = sift(s, log.messages.first(readable.count), now, part.copied);
+    if (part.copied > 0 && !due.messages.empty()) // those behind them are held now
+        due = due_messages(s, position.partition, room, bytes_left, now);
     part.end = log.end;
-    part.more = log.more || due.size() == static_cast<size_t>(room);
-    part.retries = within(log, due);
+    part.more = log.more || due.is_cut;
+    part.retries = within(log, due.messages);
     cut_last(part, room);
-    if (readable < log.messages.size()) {
-        cut_before(part, log.messages[readable]);
-        part.more = false; // not at once
+    if (readable.count < log.messages.size()) {
+        cut_before(part, log.messages[readable.count]);
+        part.more = !readable.is_stuck; // that one not at once
     }
-    leave_out_repeated(part, ids);
+    leave_out(part, ids, bytes);
     const bool is_empty = part.log.empty() && part.retries.empty();
     if (is_empty && is_lone)
         part.position.room = 1; // nothing waits there any more

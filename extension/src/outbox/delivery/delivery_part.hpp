@@ -2,6 +2,7 @@
 #pragma once
 #include "core/outbox/snapshot_window.hpp"
 
+#include "src/common/sent_values.hpp"
 #include "src/outbox/delivery/delivery_retry.hpp"
 #include "src/outbox/subscription/position.hpp"
 
@@ -45,8 +46,8 @@ static_assert(std::is_trivially_destructible_v<Part>);
 
 /// One part of a partition, whose position is locked. `whole` is what was read of its share; it
 /// holds one message of the log at least, if there is one, to know which retries come before the
-/// log. `ids` are those that the batch holds already. Inside with_spi.
+/// log. `ids` and `bytes` are those of what the batch holds already. Inside with_spi.
 Part read_part(const Subscription &s, Position position, const LogPart &whole, int32 room,
-               MessageIds &ids, TimestampTz now);
+               MessageIds &ids, BatchBytes &bytes, TimestampTz now);
 
 } // namespace stacksaga

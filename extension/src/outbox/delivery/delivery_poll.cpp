@@ -44,12 +44,13 @@ struct Gatherer {
     PartitionSet tried{};    ///< those that were chosen, and gave nothing
     bool are_locked = false; ///< the slots of those that are wanted
     LoadedTicks ticks{};
+    BatchBytes bytes{};
     Gathering out{};
     size_t count = 0;
     size_t part_count = 0;
 
     int32 left() const { return room - static_cast<int32>(count); }
-    bool is_full() const { return left() == 0 || parts_left == 0; }
+    bool is_full() { return left() == 0 || parts_left == 0 || bytes.are_passed(); }
     void gather(Group &group);
 
 private:
@@ -114,7 +115,8 @@ bool Gatherer::narrow(const Group &group, PartitionSet &looked_at, std::optional
         return false;
     looked_at = chosen;
     if (chosen_count > 0 && log->more)
-        log = read_log(s.filter, ticks, {.first = group.first, .from = {from, size}}, left());
+        log = read_log(s.filter, ticks, {.first = group.first, .from = {from, size}}, left(),
+                       bytes.left());
     return true;
 }
 
@@ -153,13 +155,13 @@ std::optional<Part> Gatherer::take(Group &group, size_t i, const std::optional<L
     // The log was read from a hint without a lock. Where the locked position is the same, the
     // reading holds: nothing before a tick's snapshot changes any more.
     if (whole && position->at == group.from[i])
-        return read_part(s, *position, *whole, part_room, ids, now);
+        return read_part(s, *position, *whole, part_room, ids, bytes, now);
     // The hint was old, and the log behind it may be gone.
-    const std::optional<LogPart> own =
-        read_log(s.filter, ticks, {.first = partition, .from = {&position->at, 1}}, left());
+    const std::optional<LogPart> own = read_log(
+        s.filter, ticks, {.first = partition, .from = {&position->at, 1}}, left(), bytes.left());
     if (!own)
         elog(ERROR, "tick " INT64_FORMAT " of the outbox is gone", position->at.tick);
-    return read_part(s, *position, *own, part_room, ids, now);
+    return read_part(s, *position, *own, part_room, ids, bytes, now);
 }
 
 void Gatherer::add(const Part &part) {
@@ -184,7 +186,7 @@ Gatherer::Round Gatherer::gather_once(Group &group) {
     // Before any lock: most often nothing is there, and a look that finds nothing must not keep
     // another session from the partitions.
     std::optional<LogPart> log =
-        read_log(s.filter, ticks, {.first = group.first, .from = group.from}, left());
+        read_log(s.filter, ticks, {.first = group.first, .from = group.from}, left(), bytes.left());
     PartitionSet looked_at = candidates(group, log);
     const bool is_narrowed = narrow(group, looked_at, log);
     Round round{.has_given = false, .has_changed = false, .more = log && log->more, .copied = 0};

@@ -109,12 +109,19 @@ bool give_up(const Subscription &s, Message m, TimestampTz now) {
 }
 
 /// Returns whether all of the messages, which are due and in the order of their places, can be
-/// delivered. Gives up on one that has had its attempts, and holds one that is behind another of
-/// its key that is not among them.
-bool give_up_or_hold(const Subscription &s, std::span<Message> messages, TimestampTz now) {
-    for (Message &m : messages)
+/// delivered, without those behind `bytes`. Gives up on one that has had its attempts, and holds
+/// one that is behind another of its key that is not among them.
+bool give_up_or_hold(const Subscription &s, std::span<Message> &messages, uint64 bytes,
+                     TimestampTz now) {
+    uint64 read = 0;
+    for (size_t i = 0; i < messages.size(); ++i) {
+        Message &m = messages[i];
         if (settle_unfit(s, m, now) != Fit::fits || withdraw(s, m, now) || give_up(s, m, now))
             return false; // the later ones of its key may be due or not due now
+        read += m.payload_bytes;
+        if (read > bytes)
+            messages = messages.first(i + 1);
+    }
     bool are_kept = true;
     std::optional<KeyPlace> first;
     const Message *last = nullptr; // the message that it was looked up for
@@ -142,17 +149,19 @@ std::string_view error_of_dead(const Subscription &s, const Message &m, std::str
 
 } // namespace
 
-std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
-                                TimestampTz now) {
+DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, uint64 bytes,
+                         TimestampTz now) {
     // The caller has locked the partition's position, so no other session delivers from it. Giving
     // up or holding a message changes which are due: they are read again until all can be
     // delivered.
     while (has_due(s, partition, now)) {
-        const std::span<Message> due = due_rows(s, partition, limit, now, is_deliverable_retry);
-        if (give_up_or_hold(s, due, now))
-            return due;
+        const std::span<Message> all = due_rows(s, partition, limit, now, is_deliverable_retry);
+        std::span<Message> due = all;
+        if (give_up_or_hold(s, due, bytes, now))
+            return {.messages = due,
+                    .is_cut = due.size() < all.size() || due.size() == static_cast<size_t>(limit)};
     }
-    return {};
+    return {.messages = {}, .is_cut = false};
 }
 
 PartitionSet due_partitions(const Subscription &s, TimestampTz now) {

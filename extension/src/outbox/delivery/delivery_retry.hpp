@@ -17,13 +17,19 @@ namespace stacksaga {
 
 /// All inside with_spi.
 
+struct DueMessages {
+    std::span<Message> messages;
+    bool is_cut; ///< there are more
+};
+
 /// The due messages of a partition, without fallbacks: at most `limit` messages, those that are due
-/// first, in the order of their places; attempt is the next one. Gives up on messages that have had
+/// first, in the order of their places, and none behind those whose payloads pass `bytes`; attempt
+/// is the next one. Gives up on messages that have had
 /// all their attempts. Holds those that are behind another one of their key that is not among them:
 /// a dead one, one in its pause, or a delayed one that was handed out later and lost with its
 /// batch.
-std::span<Message> due_messages(const Subscription &s, int16 partition, int32 limit,
-                                TimestampTz now);
+DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, uint64 bytes,
+                         TimestampTz now);
 
 /// The partitions in which something is due, as a hint for callers that have not locked them.
 PartitionSet due_partitions(const Subscription &s, TimestampTz now);

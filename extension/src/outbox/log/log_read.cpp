@@ -11,6 +11,7 @@
 #include "core/ring/token.hpp"
 
 #include "pg/statement/function.hpp"
+#include "src/common/sent_values.hpp"
 #include "src/outbox/log/log_table.hpp"
 #include "src/outbox/log/log_tick.hpp"
 
@@ -26,6 +27,7 @@ struct MessageList {
     Message *items = nullptr;
     size_t count = 0;
     size_t capacity = 0;
+    uint64 bytes = 0; ///< that the payloads have at least as text
 
     void add(const Message &m) {
         if (count == capacity) {
@@ -38,7 +40,10 @@ struct MessageList {
             items = grown;
         }
         items[count++] = m;
+        if (m.payload != 0)
+            bytes += text_at_least(m.payload);
     }
+    void clear() { count = bytes = 0; }
     std::span<Message> span() const { return {items, count}; }
 };
 
@@ -65,6 +70,12 @@ std::span<const uint64> ended_between(const Tick &from, const Tick &until) {
             ended[count++] = xid;
     return {ended, count};
 }
+
+/// How much a reading may take.
+struct Room {
+    size_t messages;
+    uint64 bytes;
+};
 
 /// One reading of a share.
 struct Reading {
@@ -95,35 +106,36 @@ struct Reading {
         list.add(m);
     }
 
-    /// The windows up to ticks[last] as a whole; false when there are more than `late_max` late
-    /// messages.
-    bool read_windows(size_t last, size_t late_max, MessageList &list) const {
+    /// The windows up to ticks[last] as a whole; false when there are more late messages than there
+    /// is room for, or more bytes.
+    bool read_windows(size_t last, Room room, MessageList &list) const {
         for (uint64 xid : ended_between(ticks[0], ticks[last])) {
             tables.by_transaction(xid, stripes, 0, ticks[0].before, [&](const LogRow &row) {
                 collect(row, last, list);
-                return list.count <= late_max;
+                return list.count <= room.messages && list.bytes <= room.bytes;
             });
-            if (list.count > late_max)
+            if (list.count > room.messages)
                 return false;
         }
         tables.by_number(stripes, ticks[0].before, ticks[last].after, [&](const LogRow &row) {
             collect(row, last, list);
-            return true;
+            return list.bytes <= room.bytes;
         });
         std::sort(list.items, list.items + list.count, by_place);
-        return true;
+        return list.bytes <= room.bytes;
     }
 
-    /// At most `room` messages of the next window. Returns the number up to which it was read; 0:
-    /// to its end.
-    int64 read_window(size_t room, MessageList &list) const {
+    /// Messages of the next window. Returns the number up to which it was read; 0: to its end.
+    int64 read_window(Room room, MessageList &list) const {
         int64 complete = 0; // 0: without a bound
         for (uint64 xid : ended_between(ticks[0], ticks[1])) {
             const size_t begun = list.count;
+            const uint64 bytes_begun = list.bytes;
             tables.by_transaction(
                 xid, stripes, from.number, ticks[0].before, [&](const LogRow &row) {
                     collect(row, 1, list);
-                    if (list.count - begun < room)
+                    if (list.count - begun < room.messages &&
+                        list.bytes - bytes_begun <= room.bytes)
                         return true;
                     complete = complete == 0 ? row.number() : std::min(complete, row.number());
                     return false;
@@ -133,20 +145,21 @@ struct Reading {
         if (complete != 0)
             while (list.items[list.count - 1].number > complete)
                 --list.count;
-        if (list.count >= room) {
-            list.count = room;
-            return list.items[room - 1].number;
+        if (list.count >= room.messages) {
+            list.count = room.messages;
+            return list.items[room.messages - 1].number;
         }
         if (complete != 0)
             return complete;
         // A turn must end also where the subscription wants none of the messages.
-        const size_t rows_max = std::max<size_t>(10000, room * 16);
+        const size_t rows_max = std::max<size_t>(10000, room.messages * 16);
         size_t rows = 0;
         int64 reached = 0;
         tables.by_number(stripes, std::max(ticks[0].before, from.number), ticks[1].after,
                          [&](const LogRow &row) {
                              collect(row, 1, list);
-                             if (list.count < room && ++rows < rows_max)
+                             if (list.count < room.messages && list.bytes <= room.bytes &&
+                                 ++rows < rows_max)
                                  return true;
                              reached = row.number();
                              return false;
@@ -167,7 +180,7 @@ Reading reading_of(const LogFilter &filter, LogTables &tables, const LogShare &s
 
 /// How many windows can be read as a whole for `room` messages: those of about as many numbers as
 /// fill all shares of that size so far.
-size_t windows_for(std::span<const Tick> ticks, const Reading &reading, int32 room) {
+size_t windows_for(std::span<const Tick> ticks, const Reading &reading, size_t room) {
     const int64 numbers = static_cast<int64>(room) * core::log_stripes / reading.stripes.count();
     size_t last = 1;
     while (last + 1 < ticks.size() && ticks[last + 1].after - ticks[0].before <= numbers)
@@ -175,26 +188,25 @@ size_t windows_for(std::span<const Tick> ticks, const Reading &reading, int32 ro
     return last;
 }
 
-LogPart read_part(const Reading &reading, int32 room_wanted) {
+LogPart read_part(const Reading &reading, Room room) {
     const std::span<const Tick> ticks = reading.ticks;
-    const auto room = static_cast<size_t>(room_wanted);
     MessageList list;
     LogPart part{};
-    size_t last = windows_for(ticks, reading, room_wanted);
-    if (last > 1 && reading.read_windows(last, room, list)) {
+    size_t last = windows_for(ticks, reading, room.messages);
+    for (; last > 1 && !reading.read_windows(last, room, list); last /= 2)
+        list.clear();
+    if (last > 1) {
         part.end = {.tick = ticks[last].tick, .number = 0};
-        if (list.count > room) {
-            const Message &cut = list.items[room - 1];
+        if (list.count > room.messages) {
+            const Message &cut = list.items[room.messages - 1];
             auto window = std::find_if(ticks.begin(), ticks.end(),
                                        [&](const Tick &t) { return t.tick == cut.tick; });
             part.end = {.tick = (window - 1)->tick, .number = cut.number};
             part.window = cut.tick;
-            list.count = room;
+            list.count = room.messages;
             part.more = true;
         }
     } else {
-        last = 1;
-        list.count = 0;
         const int64 reached = reading.read_window(room, list);
         part.end = reached == 0 ? LogPosition{.tick = ticks[1].tick, .number = 0}
                                 : LogPosition{.tick = ticks[0].tick, .number = reached};
@@ -240,7 +252,7 @@ LogPart LogPart::of_partition(int16 partition, LogPosition from, int32 room) con
 }
 
 std::optional<LogPart> read_log(const LogFilter &filter, LoadedTicks &loaded, const LogShare &share,
-                                int32 room) {
+                                int32 room, uint64 bytes) {
     const LogPosition from = share.begin();
     const std::span<const Tick> ticks = loaded.from(from.tick);
     if (ticks.empty())
@@ -253,7 +265,8 @@ std::optional<LogPart> read_log(const LogFilter &filter, LoadedTicks &loaded, co
     if (ticks.size() < 2)
         return LogPart{.messages = {}, .end = from, .window = 0, .more = false, .distance = 0};
     LogTables tables;
-    LogPart part = read_part(reading_of(filter, tables, share, ticks), room);
+    LogPart part = read_part(reading_of(filter, tables, share, ticks),
+                             {.messages = static_cast<size_t>(room), .bytes = bytes});
     tables.close();
     part.more = part.more || ticks.size() >= ticks_at_once; // there may be more of them
     return part;
@@ -271,7 +284,9 @@ LogPart read_log_again(const LogFilter &filter, int16 partition, LogPosition fro
     if (last > 0) {
         LogTables tables;
         reading_of(filter, tables, {.first = partition, .from = {&from, 1}}, ticks)
-            .read_windows(last, std::numeric_limits<size_t>::max(), list);
+            .read_windows(last,
+                          {.messages = std::numeric_limits<size_t>::max(), .bytes = PG_UINT64_MAX},
+                          list);
         tables.close();
     }
     auto is_behind = [&](const Message &m) {

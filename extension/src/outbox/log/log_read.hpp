@@ -28,7 +28,8 @@ struct Message {
     TimestampTz published_at;
     std::optional<TimestampTz> deliver_at;
     Datum topic, key, type, payload, headers;
-    Datum last_error; ///< text
+    Datum last_error;     ///< text
+    uint64 payload_bytes; ///< as text, where it was counted; 0: it was not
 
     /// From message_retry, not from the log.
     bool is_retry() const { return state != core::MessageState::in_log; }
@@ -103,13 +104,13 @@ struct LogPart {
     LogPart of_partition(int16 partition, core::LogPosition from, int32 room) const;
 };
 
-/// At most `room` messages (1 or more) of the share: nothing of it up to the part's end is left
-/// out. The caller need not have locked the positions: nothing when one has moved on and the log
-/// behind it was deleted. Reads what is committed now,
-/// whatever the isolation level. What it returns lives in the current memory context; the tables
-/// stay open to the end of the transaction. Inside with_spi.
+/// At most `room` messages (1 or more) of the share, and none behind those whose payloads surely
+/// have more than `bytes` as text: nothing of it up to the part's end is left out. The caller need
+/// not have locked the positions: nothing when one has moved on and the log behind it was deleted.
+/// Reads what is committed now, whatever the isolation level. What it returns lives in the current
+/// memory context; the tables stay open to the end of the transaction. Inside with_spi.
 std::optional<LogPart> read_log(const LogFilter &filter, LoadedTicks &ticks, const LogShare &share,
-                                int32 room);
+                                int32 room, uint64 bytes = PG_UINT64_MAX);
 
 /// All the messages between two positions that read_log() has returned, in the same order.
 LogPart read_log_again(const LogFilter &filter, int16 partition, core::LogPosition from,
