@@ -144,7 +144,7 @@ slot|1|token bigint, slots integer DEFAULT 256|integer
 split_range|3|range_start bigint, range_end bigint, parts integer|TABLE(part integer, range_start bigint, range_end bigint)
 split_ring|1|parts integer|TABLE(part integer, range_start bigint, range_end bigint)
 sql_step|2|name text, action text, compensation text DEFAULT NULL::text, stage integer DEFAULT NULL::integer, timeout interval DEFAULT '00:00:30'::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, effect text DEFAULT NULL::text, compensate_when text DEFAULT 'started'::text, verify text DEFAULT NULL::text, fallback text DEFAULT NULL::text, on_failure text DEFAULT NULL::text, skip_unless text DEFAULT NULL::text|stacksaga.step_definition
-stacksaga.batch_bytes|\N||integer
+stacksaga.batch_bytes|\N||integer B
 stacksaga.batch_size|\N||integer
 stacksaga.cluster|\N||string
 stacksaga.coordination|\N||enum

@@ -186,6 +186,9 @@ SET stacksaga.batch_bytes = '64 kB';
 SELECT stacksaga.set_queue('bytes', max_running => 500);
 SELECT count(*) FROM stacksaga.start_sagas('bytes', (SELECT array_agg('{"n": 1}'::jsonb) FROM generate_series(1, 200)));
 SELECT bytes.claim();
+SELECT count(stacksaga.complete_step(saga_id, 'a', lease)) FROM stacksaga.work WHERE queue = 'bytes';
+SELECT bytes.claim();
+SELECT count(stacksaga.complete_step(saga_id, 'b', lease)) FROM stacksaga.work WHERE queue = 'bytes';
 
 RESET stacksaga.batch_bytes;
 SELECT stacksaga.drop_subscription(name, true) FROM unnest('{plain,kinds,retried,lost,wide,handled}'::text[]) AS name;
