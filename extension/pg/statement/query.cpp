@@ -8,7 +8,7 @@
 namespace stacksaga::pg {
 
 namespace {
-constexpr size_t params_max = 28;
+constexpr size_t params_max = 32;
 
 template <class T, class F>
 Param array_of(std::span<const T> values, Oid array_type, Oid type, int16 length, bool byval,
