@@ -29,6 +29,8 @@ claim_steps|2|queue text, worker text, max_steps integer DEFAULT 1, lease interv
 clock_now|0||timestamp with time zone
 cloudevent|7|topic text, key text, type text, payload jsonb, headers jsonb, message_id uuid, published_at timestamp with time zone|jsonb
 compare_and_set|4|scope text, key text, expected_version bigint, value jsonb|bigint
+compensate_saga|2|saga_id uuid, reason text|text
+compensate_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)
 complete_step|3|saga_id uuid, step text, lease bigint, output jsonb DEFAULT NULL::jsonb|text
 complete_steps|3|saga_ids uuid[], steps text[], leases bigint[], outputs jsonb[] DEFAULT NULL::jsonb[]|TABLE(saga_id uuid, step text, status text, sqlstate text)
 create_ring|2|region text, cluster text, window_length interval DEFAULT '00:01:00'::interval, publish_lead interval DEFAULT '00:00:30'::interval, strategy text DEFAULT 'consistent'::text, slots integer DEFAULT 256, on_missing_window text DEFAULT 'keep'::text|integer

@@ -24,7 +24,8 @@ RESET ROLE;
 -- What is found of a check, with what differs from run to run left out.
 CREATE FUNCTION doctor.found(name text) RETURNS TABLE (severity text, detail text, fix text)
 LANGUAGE sql AS $$
-    SELECT severity, detail, fix FROM stacksaga.doctor() WHERE check_name = name
+    SELECT severity, regexp_replace(detail, ' since [^,]*,', ' since (instant),') AS detail, fix
+      FROM stacksaga.doctor() WHERE check_name = name
        AND (name NOT IN ('definers', 'handlers', 'grants', 'retries', 'dead_messages', 'lag') OR detail LIKE '%"doctor%')
      ORDER BY detail
 $$;

@@ -94,8 +94,13 @@ int64 signed_microseconds(Datum datum, const char *argument) {
 }
 
 Datum interval_of_microseconds(int64 microseconds) {
+    return interval_of(microseconds);
+}
+
+Datum interval_of(core::Length length) {
     auto *interval = static_cast<Interval *>(palloc0(sizeof(Interval)));
-    interval->time = microseconds;
+    interval->time = length.microseconds;
+    interval->month = length.months;
     return IntervalPGetDatum(interval);
 }
 

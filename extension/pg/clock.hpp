@@ -37,6 +37,7 @@ inline constexpr const char *no_months_hint =
     "Use days, hours and shorter units: a month has 28 to 31 days.";
 
 Datum interval_of_microseconds(int64 microseconds);
+Datum interval_of(core::Length length);
 
 /// For stacksaga.clock_offset: whether `text` is an interval, and its microseconds.
 bool parse_clock_offset(const char *text, int64 *microseconds);

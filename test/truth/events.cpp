@@ -1,5 +1,7 @@
 #include "events.hpp"
 
+#include "core/saga/saga_deadline.hpp"
+
 namespace stacksaga::truth {
 
 namespace {
@@ -322,6 +324,9 @@ bool Events::operate(State &state, int which, Operation operation) const {
         break;
     case Operation::retry:
         refusal = core::retry_saga(saga, 0);
+        break;
+    case Operation::compensate:
+        refusal = core::compensate_saga(saga, "compensated");
         break;
     }
     if (refusal)

@@ -25,7 +25,8 @@ enum class Ran : std::uint8_t { done, retryable, non_retryable, unknown };
 
 enum class VerifyAnswer : std::uint8_t { done, not_done, never, unknown, no_answer };
 
-enum class Operation : std::uint8_t { cancel, suspend, resume, retry };
+enum class Operation : std::uint8_t { cancel, suspend, resume, retry, compensate };
+inline constexpr std::uint8_t operations_count = 5;
 
 enum class Resolution : std::uint8_t { done, not_done, never };
 

@@ -136,7 +136,8 @@ private:
     using ByCost = std::array<std::vector<std::size_t>, cost_max + 1>;
 
     static State forget_counts(State state) {
-        state.operations = state.losses = state.releases = 0;
+        state.operations = 1; // a person may have said anything
+        state.losses = state.releases = 0;
         return state;
     }
 

@@ -1,5 +1,7 @@
 #include "judge.hpp"
 
+#include <algorithm>
+
 namespace stacksaga::truth {
 
 namespace {
@@ -89,6 +91,16 @@ bool goes_on(const Stored &saga, bool has_live_child) {
     return false;
 }
 
+/// Only a person, and a step that says so itself, has a saga undone that stops at failures.
+const char *judge_stopping(const Plan &plan, const State &state) {
+    const Shape &shape = plan.shape();
+    const bool all_stop = shape.parks && std::none_of(shape.steps.begin(), shape.steps.end(),
+                                                      [](const StepShape &s) { return s.differs; });
+    return all_stop && state.operations == 0 && is_undone(state.saga[0])
+               ? "S it is undone, and says that it stops"
+               : nullptr;
+}
+
 const char *judge_family(const Plans &plans, const State &state) {
     const int step = plans.child_step();
     const Stored &parent = state.saga[0];
@@ -125,6 +137,8 @@ const char *judge(const Plans &plans, const State &state) {
         if (!goes_on(state.saga[which], has_live_child))
             return "N nothing is due, and nobody is told";
     }
+    if (const char *wrong = judge_stopping(plans.of(0), state))
+        return wrong;
     return judge_family(plans, state);
 }
 

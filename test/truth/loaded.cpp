@@ -205,6 +205,7 @@ Loaded::Loaded(const Plans &plans, State &state, int which)
     stored = row;
     if (stored_.deadline != 0)
         deadline_at = stored_.deadline == 2 ? now : now + later;
+    deadline = definition->deadline;
     for (int i = 0; i < plan().steps(); ++i)
         for (const Direction d : {Direction::act, Direction::compensate})
             if (const WorkBytes &b = stored_.work[i][index_of(d)]; b.exists != 0)

@@ -517,7 +517,7 @@ Moves World::candidates(const State &state) const {
         if (saga.notices != 0)
             add(which == 0 ? What::child_notice : What::parent_notice);
         if (!core::is_final(static_cast<Status>(saga.status)))
-            for (Byte operation = 0; operation < 4; ++operation)
+            for (Byte operation = 0; operation < operations_count; ++operation)
                 add(What::operate, 0, Direction::act, operation);
     }
     return moves;
@@ -576,7 +576,7 @@ std::string text_of(const Move &move, const State &before, const Plans &plans) {
                                     "raises SR504"};
     static constexpr std::array verified{"done", "not_done", "never", "unknown", "an error"};
     static constexpr std::array operations{"cancel_saga", "suspend_saga", "resume_saga",
-                                           "retry_saga"};
+                                           "retry_saga", "compensate_saga"};
     static constexpr std::array resolutions{"done", "not_done", "never"};
     const std::string name = "s" + std::to_string(move.step + 1);
     std::string what;

@@ -64,7 +64,7 @@ core::Step step_of(const StepShape &shape, int i, int attempts, bool parks) {
     s.compensable = shape.undo == Undo::when_started || shape.undo == Undo::when_completed;
     s.irreversible = shape.undo == Undo::pivot;
     s.compensate_when_started = shape.undo == Undo::when_started;
-    s.on_failure = parks ? core::OnFailure::park : core::OnFailure::compensate;
+    s.on_failure = parks != shape.differs ? core::OnFailure::park : core::OnFailure::compensate;
     return s;
 }
 
@@ -82,6 +82,8 @@ std::string Shape::text() const {
             out << " fallback";
         if (s.verify != Verify::none)
             out << ' ' << verify_names.at(static_cast<std::size_t>(s.verify));
+        if (s.differs)
+            out << " differs";
     }
     out << "; " << attempts << (attempts == 1 ? " attempt" : " attempts");
     if (has_deadline)
@@ -126,6 +128,8 @@ Shape shape_of_text(std::string_view text) {
             StepShape &s = shape.steps.back();
             if (word == "fallback")
                 s.has_fallback = true;
+            else if (word == "differs")
+                s.differs = true;
             else if (!read_name(kind_names, word, s.kind) && !read_name(undo_names, word, s.undo) &&
                      !read_name(verify_names, word, s.verify))
                 throw std::invalid_argument("a step is not \"" + word + "\"");
@@ -156,7 +160,7 @@ Plan::Plan(Shape shape, bool is_child) : shape_(std::move(shape)), is_child_(is_
     if (shape_.has_deadline)
         definition_.deadline = 30'000'000;
     definition_.continue_compensating = shape_.continues;
-    definition_.on_failure = steps_.front().on_failure;
+    definition_.on_failure = shape_.parks ? core::OnFailure::park : core::OnFailure::compensate;
     for (const core::Step &s : steps_) {
         definition_.has_children |= s.kind == core::StepKind::child;
         definition_.has_signals |= s.kind == core::StepKind::signal;

@@ -43,6 +43,7 @@ struct StepShape {
     bool has_fallback = false;
     Verify verify = Verify::none;
     int stage = 1;
+    bool differs = false; ///< its own on_failure is the one that the saga does not say
 };
 
 struct Shape {

@@ -42,6 +42,7 @@ const std::vector<StepShape> &telling_steps() {
     static const std::vector<StepShape> steps{
         {.kind = Kind::queue, .undo = Undo::when_started},
         {.kind = Kind::queue, .undo = Undo::when_started, .has_fallback = true},
+        {.kind = Kind::queue, .undo = Undo::when_started, .differs = true},
         {.kind = Kind::queue, .undo = Undo::when_completed, .verify = Verify::looks},
         {.kind = Kind::queue, .undo = Undo::none},
         {.kind = Kind::queue, .undo = Undo::pivot},
@@ -189,6 +190,7 @@ Family random_family(std::uint64_t seed) {
             StepShape s = steps[below(steps.size())];
             stage += i > 0 && below(2) == 0 ? 1 : 0;
             s.stage = stage;
+            s.differs = below(5) == 0;
             family.saga.steps.push_back(s);
         }
         family.saga.continues = below(4) == 0;

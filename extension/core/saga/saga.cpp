@@ -641,7 +641,8 @@ bool is_same(const SagaRow &a, const SagaRow &b) {
     return a.status == b.status && a.direction == b.direction && a.failed_step == b.failed_step &&
            a.error == b.error && a.parked_step == b.parked_step &&
            a.parked_direction == b.parked_direction &&
-           a.compensation_requested == b.compensation_requested && a.suspended_at == b.suspended_at;
+           a.compensation_requested == b.compensation_requested &&
+           a.suspended_at == b.suspended_at && a.parked_at == b.parked_at;
 }
 
 } // namespace
@@ -677,6 +678,8 @@ void change_status(SagaState &saga, Direction direction, const StatusChange &cha
         row.compensation_requested.reset();
         row.suspended_at.reset();
     }
+    if (change.to == Status::parked && direction == Direction::act)
+        row.parked_at = saga.row.parked_at.value_or(saga.now);
     saga.row = row;
     note_row(saga);
     if (!is_final(change.to))

@@ -182,6 +182,9 @@ struct SagaRow {
     std::optional<CompensationRequest> compensation_requested{};
     /// Since when the saga is suspended: its deadline does not run. A park does not end it.
     std::optional<std::int64_t> suspended_at{};
+    /// Since when the deadline of a saga that is parked while it acts does not run; a time that it
+    /// was suspended as well is counted already.
+    std::optional<std::int64_t> parked_at{};
 };
 
 /// The latest saga that a step has started, as a decision about it needs it.
@@ -267,6 +270,7 @@ struct SagaState {
     SagaRow row;    ///< as it is now
     SagaRow stored; ///< as it is in the table
     std::optional<std::int64_t> deadline_at;
+    std::optional<Length> deadline; ///< its whole length
     bool is_child;
     Ancestry ancestry{};
     std::int64_t now; ///< one instant for everything that is decided

@@ -1,5 +1,7 @@
 #include "core/saga/saga_answers.hpp"
 
+#include "core/saga/saga_deadline.hpp"
+
 namespace stacksaga::core {
 
 void settle_claim(SagaState &saga, const Step &step, Direction direction, double random) {
@@ -214,8 +216,10 @@ void step_released(SagaState &saga, const Step &step, const Work &work, const Gi
 }
 
 bool is_cancel_requested(const SagaState &saga, Direction direction) {
+    const bool is_requested = saga.row.compensation_requested &&
+                              !(saga.is_parked() && parks_at_deadline(saga)); // nothing is undone
     return direction == Direction::act &&
-           (!saga.acts() || saga.row.compensation_requested || saga.ancestry.compensates);
+           (!saga.acts() || is_requested || saga.ancestry.compensates);
 }
 
 std::optional<Work> find_leased(const SagaState &saga, const Step &step, std::int64_t lease) {

@@ -1,6 +1,7 @@
 #include "core/saga/saga_compensation.hpp"
 
 #include "core/saga/saga_children.hpp"
+#include "core/saga/saga_deadline.hpp"
 #include "core/saga/saga_engine.hpp"
 
 namespace stacksaga::core {
@@ -172,8 +173,9 @@ bool has_open_pivot(SagaState &saga) {
 
 void request_compensation(SagaState &saga, CompensationRequest request, const Cause &cause) {
     SagaRow &row = saga.row;
-    const bool replaces = request == CompensationRequest::cancel &&
-                          row.compensation_requested != CompensationRequest::cancel;
+    const bool replaces = request == CompensationRequest::cancel
+                              ? row.compensation_requested != CompensationRequest::cancel
+                              : request == CompensationRequest::failure && parks_at_deadline(saga);
     if (row.compensation_requested && !replaces)
         return;
     row.compensation_requested = request;
@@ -181,8 +183,7 @@ void request_compensation(SagaState &saga, CompensationRequest request, const Ca
     if (cause.step != nullptr)
         row.failed_step = cause.step->no;
     row.error = cause.error;
-    if (request != CompensationRequest::deadline ||
-        saga.definition->on_failure == OnFailure::compensate)
+    if (!parks_at_deadline(saga))
         request_compensation_of_children(saga);
 }
 

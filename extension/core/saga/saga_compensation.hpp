@@ -14,8 +14,9 @@ bool is_past_pivot(SagaState &saga);
 bool has_open_pivot(SagaState &saga);
 
 /// The saga is to compensate as soon as no irreversible step is in flight or in doubt, unless one
-/// is done by then. The first request stays, except that a cancel replaces others. `cause`: the
-/// step that failed, and why. settle() does what follows.
+/// is done by then. The first request stays, except that a cancel replaces others, and a failure
+/// a deadline that only parks the saga. `cause`: the step that failed, and why. settle() does what
+/// follows.
 void request_compensation(SagaState &saga, CompensationRequest request, const Cause &cause);
 
 /// Compensation starts: drops the steps that have not begun, and waits for those in flight.

@@ -3,6 +3,7 @@
 #include "core/common/retry.hpp"
 #include "core/saga/saga_children.hpp"
 #include "core/saga/saga_compensation.hpp"
+#include "core/saga/saga_deadline.hpp"
 
 namespace stacksaga::core {
 
@@ -122,12 +123,6 @@ void void_request(SagaState &saga) {
     }
 }
 
-/// The deadline of a saga that parks at it.
-bool parks_at_deadline(const SagaState &saga) {
-    return saga.row.compensation_requested == CompensationRequest::deadline &&
-           saga.definition->on_failure == OnFailure::park;
-}
-
 /// Whether the saga is still parked for the step that it says.
 bool is_parked_for(SagaState &saga, const Step &s, bool failures_park) {
     const Stand stand = stand_of(saga, s);
@@ -164,11 +159,18 @@ bool is_opened(SagaState &saga, std::int16_t stage) {
                        });
 }
 
-/// The saga runs, or is suspended as before.
+/// The saga runs again, or is suspended as before.
+void leave_park(SagaState &saga) {
+    if (saga.row.parked_at && !saga.is_suspended()) // a suspension moves it when it ends
+        move_deadline(saga, saga.now - *saga.row.parked_at);
+    change_status(saga, Direction::act,
+                  {.to = saga.is_suspended() ? Status::suspended : Status::running});
+}
+
+/// The saga goes on with its open stage, or ends.
 void run_on(SagaState &saga, const Stage &stage) {
     if (saga.is_parked())
-        change_status(saga, Direction::act,
-                      {.to = saga.is_suspended() ? Status::suspended : Status::running});
+        leave_park(saga);
     if (saga.is_suspended())
         return;
     if (stage.no > saga.definition->stages)
@@ -180,6 +182,17 @@ void run_on(SagaState &saga, const Stage &stage) {
         take_signals(saga);
     else
         open_stage(saga, stage.no);
+}
+
+/// Parks the saga, whose deadline has passed, for the first step that is not done.
+void park_at_deadline(SagaState &saga, const Stage &stage) {
+    if (saga.is_parked() && saga.row.parked_step && !has_acted(saga, *saga.row.parked_step))
+        return;
+    for (const Step &s : saga.definition->steps)
+        if (s.stage == stage.no && !has_acted(saga, s.no)) {
+            park_saga(saga, s, Direction::act, *saga.row.error);
+            return;
+        }
 }
 
 /// Decides for a saga that acts, from the steps done, failed, in flight and in doubt.
@@ -209,12 +222,13 @@ void settle_forward(SagaState &saga, const Cause &cause) {
         note_row(saga);
         return;
     }
-    if (parks_at_deadline(saga) && !waits) {
-        for (const Step &s : saga.definition->steps)
-            if (s.stage == stage.no && !has_acted(saga, s.no) && !saga.is_parked())
-                park_saga(saga, s, Direction::act, *saga.row.error);
+    if (parks_at_deadline(saga) && !waits && stage.no <= saga.definition->stages) {
+        park_at_deadline(saga, stage);
+        note_row(saga);
         return;
     }
+    if (stage.no > saga.definition->stages)
+        saga.row.compensation_requested.reset(); // its last steps were in flight, and are done
     note_row(saga);
     run_on(saga, stage);
 }
@@ -398,10 +412,15 @@ void step_completed(SagaState &saga, const Step &step, const Work &work, Value o
     // since a stage is complete when no live work of it is left.
     write_effect(saga, work, output, published, settled_by);
     remove_work(saga, work.step_no, work.direction);
-    if (runs_freely(saga))
+    if (runs_freely(saga)) {
         advance(saga, step);
-    else
-        settle(saga, {});
+        return;
+    }
+    // A late answer and a person make a saga go on that its deadline has parked; what it waited for
+    // does not.
+    if (settled_by == SettledBy::answer ? is_late(work) : settled_by != SettledBy::verify)
+        end_deadline_park(saga);
+    settle(saga, {});
 }
 
 void step_failed(SagaState &saga, const Step &step, const Work &ended, const Failure &failure,
@@ -637,32 +656,14 @@ void take_signals(SagaState &saga) {
     }
 }
 
-bool deadline_passed(SagaState &saga) {
-    if (!saga.deadline_at || *saga.deadline_at > saga.now || !saga.acts() ||
-        is_at_rest(saga.row.status) || saga.is_suspended() || saga.row.compensation_requested ||
-        is_past_pivot(saga))
-        return false;
-    request_compensation(saga, CompensationRequest::deadline,
-                         {nullptr, "the deadline of the saga passed"});
-    settle(saga, {});
-    return true;
-}
-
-void deadline_due(SagaState &saga) {
-    if (saga.stands_still()) {
-        arrange_work(saga);
-        return;
-    }
-    remove_deadline(saga);
-    deadline_passed(saga);
-}
-
 // ------------------------------------------------------------------------------------- resuming
 
 void end_suspension(SagaState &saga) {
     if (saga.row.suspended_at)
         move_deadline(saga, saga.now - *saga.row.suspended_at);
     saga.row.suspended_at.reset();
+    if (saga.row.parked_at)
+        saga.row.parked_at = saga.now;
     if (saga.row.status == Status::suspended) {
         Status to = Status::compensating;
         if (saga.acts())

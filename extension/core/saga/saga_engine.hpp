@@ -107,16 +107,10 @@ void signal_due(SagaState &saga, const Step &step, const Work &work, std::string
 /// Gives waiting signal steps the signals that have arrived for them.
 void take_signals(SagaState &saga);
 
-/// Requests compensation when the deadline of the saga has passed, and returns whether it did. Past
-/// an irreversible step the saga cannot compensate, and ignores its deadline.
-bool deadline_passed(SagaState &saga);
-
-/// The work of the deadline is due.
-void deadline_due(SagaState &saga);
-
 // ------------------------------------------------------------------------------------- resuming
 
-/// The saga is not suspended any more. Its deadline is moved by the time that it was.
+/// The saga is not suspended any more. Its deadline is moved by the time that it was. A park goes
+/// on, whose time counts from now.
 void end_suspension(SagaState &saga);
 
 } // namespace stacksaga::core

@@ -2,6 +2,7 @@
 
 #include "core/saga/saga_children.hpp"
 #include "core/saga/saga_compensation.hpp"
+#include "core/saga/saga_deadline.hpp"
 
 namespace stacksaga::core {
 
@@ -34,6 +35,21 @@ std::optional<Refusal> cancel_saga(SagaState &saga, std::string_view error) {
         end_suspension(saga);
     request_compensation(saga, CompensationRequest::cancel, {nullptr, error});
     settle(saga);
+    return std::nullopt;
+}
+
+std::optional<Refusal> compensate_saga(SagaState &saga, std::string_view error,
+                                       std::int64_t delay) {
+    if (!is_final(saga.row.status) && !saga.is_parked() && !saga.is_suspended()) {
+        // Said again, after the answer was lost.
+        if (!saga.acts() || saga.row.compensation_requested == CompensationRequest::cancel)
+            return std::nullopt;
+        return Refusal{", neither parked nor suspended",
+                       "Use cancel_saga(), which any saga takes before an irreversible step."};
+    }
+    if (const std::optional<Refusal> refusal = cancel_saga(saga, error))
+        return refusal;
+    delay_steps(saga, delay);
     return std::nullopt;
 }
 
@@ -149,13 +165,7 @@ std::optional<Refusal> retry_actions(SagaState &saga) {
     for (const Step &s : saga.definition->steps)
         if (const std::optional<Again> again = find_again(saga, s))
             begin_again(saga, *again);
-    if (saga.row.compensation_requested == CompensationRequest::deadline &&
-        saga.definition->on_failure == OnFailure::park && !has_open_pivot(saga)) {
-        saga.row.compensation_requested.reset(); // the deadline parked it: it begins again
-        saga.deadline_at = time_plus(saga.now, saga.definition->deadline.value_or(Length{}));
-        saga.changes.moves_deadline = true;
-        add_deadline(saga);
-    }
+    end_deadline_park(saga);
     return std::nullopt;
 }
 

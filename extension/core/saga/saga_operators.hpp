@@ -1,4 +1,4 @@
-// Operators' actions on a saga: cancel, suspend, resume, retry, resolve.
+// Operators' actions on a saga: cancel, compensate, suspend, resume, retry, resolve.
 #pragma once
 
 #include "core/saga/saga_engine.hpp"
@@ -15,6 +15,10 @@ struct Refusal {
 /// Each changes the saga, or nothing when it is refused. `error`: what the saga says of the cancel.
 /// While an irreversible step is in flight or in doubt a cancel is a pending compensation.
 std::optional<Refusal> cancel_saga(SagaState &saga, std::string_view error);
+/// As cancel_saga(), of a saga that is parked or suspended; one that compensates already stays as
+/// it is. The compensations that it makes due are due `delay` microseconds from now.
+std::optional<Refusal> compensate_saga(SagaState &saga, std::string_view error,
+                                       std::int64_t delay = 0);
 std::optional<Refusal> suspend_saga(SagaState &saga);
 /// Every attempt under a lease has lost it, as `error` says, so that its step is in doubt. A child
 /// is in the same database and goes on.

@@ -117,7 +117,9 @@ inline constexpr std::array saga_transitions{
                    "a step failed for good in its first attempt"},
     SagaTransition{Status::pending, Status::failed, Direction::compensate,
                    "it was cancelled or passed its deadline before anything was done"},
-    SagaTransition{Status::pending, Status::parked, Direction::act, "its first step cannot be run"},
+    SagaTransition{Status::pending, Status::parked, Direction::act,
+                   "its first step cannot be run, or failed for good, or its deadline passed, and "
+                   "it stops there"},
     SagaTransition{Status::pending, Status::suspended, Direction::act, "an operator suspends it"},
     SagaTransition{Status::running, Status::completed, Direction::act,
                    "the last stage has completed"},
@@ -125,8 +127,10 @@ inline constexpr std::array saga_transitions{
                    "a step failed for good and completed steps are to be compensated"},
     SagaTransition{Status::running, Status::failed, Direction::compensate,
                    "a step failed for good and nothing is to be compensated"},
-    SagaTransition{Status::running, Status::parked, Direction::act,
-                   "a step failed past an irreversible one, or its outcome is unknown"},
+    SagaTransition{
+        Status::running, Status::parked, Direction::act,
+        "a step failed past an irreversible one, or its outcome is unknown, or it stops at "
+        "a failure or its deadline"},
     SagaTransition{Status::running, Status::suspended, Direction::act, "an operator suspends it"},
     SagaTransition{Status::compensating, Status::failed, Direction::compensate,
                    "everything that was done has been compensated"},
@@ -140,9 +144,12 @@ inline constexpr std::array saga_transitions{
         Status::parked, Status::running, Direction::act,
         "the step that it waits for is answered late, or an operator resolves or retries it"},
     SagaTransition{Status::parked, Status::compensating, Direction::compensate,
-                   "an operator cancels it, or retries its compensation"},
-    SagaTransition{Status::parked, Status::failed, Direction::compensate,
-                   "an operator resolves its last compensation as done"},
+                   "an operator compensates or cancels it, or retries its compensation, or a step "
+                   "failed for good that says compensate"},
+    SagaTransition{
+        Status::parked, Status::failed, Direction::compensate,
+        "an operator resolves its last compensation as done, or compensates or cancels it "
+        "before anything was done"},
     SagaTransition{Status::parked, Status::suspended, Direction::act,
                    "what parked it is settled, and it is suspended as before"},
     SagaTransition{Status::parked, Status::suspended, Direction::compensate,
@@ -151,13 +158,15 @@ inline constexpr std::array saga_transitions{
                    "an operator resumes it before its first attempt"},
     SagaTransition{Status::suspended, Status::running, Direction::act, "an operator resumes it"},
     SagaTransition{Status::suspended, Status::compensating, Direction::compensate,
-                   "an operator resumes or cancels it"},
+                   "an operator resumes, compensates or cancels it"},
     SagaTransition{Status::suspended, Status::suspended, Direction::compensate,
                    "a step in flight failed for good: it compensates when it is resumed"},
     SagaTransition{Status::suspended, Status::failed, Direction::compensate,
-                   "an operator cancels it before anything was done"},
-    SagaTransition{Status::suspended, Status::parked, Direction::act,
-                   "a step in flight failed past an irreversible one, or its outcome is unknown"},
+                   "an operator compensates or cancels it before anything was done"},
+    SagaTransition{
+        Status::suspended, Status::parked, Direction::act,
+        "a step in flight failed past an irreversible one, or its outcome is unknown, or "
+        "it stops at a failure"},
     SagaTransition{Status::suspended, Status::parked, Direction::compensate,
                    "a compensation in flight failed for good"},
 };

@@ -35,6 +35,12 @@ AS 'MODULE_PATHNAME', 'stacksaga_retry_saga';
 COMMENT ON FUNCTION stacksaga.retry_saga IS
     'Retries what failed in a parked saga, or makes verify due where a step is in doubt. Attempts count from 1 again. Raises SG400, SG404, SG409 (it is not parked, or only resolve_step() can say what happened)';
 
+CREATE OR REPLACE FUNCTION stacksaga.compensate_saga(saga_id uuid, reason text) RETURNS text
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_compensate_saga';
+COMMENT ON FUNCTION stacksaga.compensate_saga IS
+    'Makes a saga compensate that is parked in direction act or suspended, as cancel_saga() does, and returns the status that stands; one that compensates already stays as it is. Raises SG400, SG404, SG409 (it runs, is pending or has ended, is past an irreversible step, or parked after its compensation began)';
+
 CREATE OR REPLACE FUNCTION stacksaga.resolve_step(
     saga_id uuid,
     step    text,
@@ -108,3 +114,14 @@ LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalo
 AS 'MODULE_PATHNAME', 'stacksaga_retry_sagas';
 COMMENT ON FUNCTION stacksaga.retry_sagas IS
     'Does what retry_saga() does to each saga, and reports those that it refuses; the attempts that become due fall due evenly over spread; a dry run only reports. Raises SG400';
+
+CREATE OR REPLACE FUNCTION stacksaga.compensate_sagas(
+    saga_ids uuid[],
+    reason   text,
+    dry_run  boolean  DEFAULT true,
+    spread   interval DEFAULT '0'
+) RETURNS TABLE (saga_id uuid, status_before text, status_after text, sqlstate text, error text)
+LANGUAGE c VOLATILE PARALLEL UNSAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
+AS 'MODULE_PATHNAME', 'stacksaga_compensate_sagas';
+COMMENT ON FUNCTION stacksaga.compensate_sagas IS
+    'Does what compensate_saga() does to each saga, and reports those that it refuses; the compensations that become due fall due evenly over spread; a dry run only reports. Raises SG400';

@@ -44,6 +44,42 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.failing_sagas IS
     'Internal: returns each parked saga, and each step that waits for another attempt, with its last error';
 
+-- Errors that differ only in words with a digit (ids, amounts, instants) are one. Of no more parked sagas
+-- than a thousand is the error read.
+CREATE OR REPLACE FUNCTION stacksaga_internal.parked_errors(count_max integer DEFAULT 1000)
+RETURNS TABLE (saga text, step text, direction text, sagas bigint, since timestamptz, error text, saga_ids uuid[])
+LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 20 SET search_path = pg_catalog, pg_temp
+AS $$
+    WITH stacksaga_this_node AS (SELECT), parked AS MATERIALIZED (
+        SELECT k.saga_id, k.since, s.definition_id, s.parked_step, s.parked_direction,
+               left(coalesce(f.error, s.error), 500) AS error
+          FROM stacksaga.parked_saga k
+         CROSS JOIN LATERAL ( -- the limit keeps the planner from reading all sagas
+               SELECT s.definition_id, s.parked_step, s.parked_direction, s.error
+                 FROM stacksaga.saga s
+                WHERE s.saga_id = k.saga_id AND s.token OPERATOR(stacksaga.=) k.token
+                  AND s.status = 'parked' LIMIT 1) AS s
+          LEFT JOIN LATERAL (
+               SELECT f.error FROM stacksaga.failure f
+                WHERE f.saga_id = k.saga_id AND f.token OPERATOR(stacksaga.=) k.token
+                  AND f.step_no = s.parked_step AND f.direction = s.parked_direction
+                ORDER BY f.attempt DESC LIMIT 1) AS f ON true
+         LIMIT greatest(count_max, 0)
+    )
+    SELECT d.saga, ds.step, p.parked_direction::text AS direction, count(*) AS sagas, min(p.since) AS since,
+           CASE WHEN min(p.error) = max(p.error) THEN min(p.error) ELSE p.pattern END AS error,
+           array_agg(p.saga_id ORDER BY p.since, p.saga_id) AS saga_ids
+      FROM (SELECT *, regexp_replace(error, E'[^\\s"''()<>]*\\d[^\\s"''()<>]*', '…', 'g') AS pattern
+              FROM parked) AS p
+      JOIN stacksaga.saga_definition d ON d.definition_id = p.definition_id
+      LEFT JOIN stacksaga.definition_step ds
+        ON ds.definition_id = p.definition_id AND ds.step_no = p.parked_step
+     GROUP BY d.saga, ds.step, p.parked_direction, p.pattern
+     ORDER BY sagas DESC, since LIMIT 20
+$$;
+COMMENT ON FUNCTION stacksaga_internal.parked_errors IS
+    'Internal: returns what parked sagas: of each saga, step and error how many there are, since when, and which';
+
 CREATE OR REPLACE FUNCTION stacksaga_internal.saga_error_groups(max_groups integer DEFAULT 100)
 RETURNS TABLE (pattern text, error text, first_seen timestamptz, last_seen timestamptz, parked bigint, retrying bigint,
                sagas text[], steps text[], versions integer[], first_parked uuid[])

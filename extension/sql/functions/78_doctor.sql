@@ -105,10 +105,16 @@ AS $$
         ON s.ring_id = r.ring_id AND s.setting = 'on_missing_window' AND s.value = 'pause'
      WHERE NOT r.is_open
     UNION ALL
-    SELECT 'error', 'parked', format('%s sagas are parked: they need a person',
-                                     CASE WHEN n < 1000 THEN n::text ELSE '1000 or more' END),
+    SELECT 'error', 'parked',
+           format('%s sagas are parked %s step "%s" of saga "%s" since %s, which need a person: %s', e.sagas,
+                  CASE e.direction WHEN 'act' THEN 'at' ELSE 'at the compensation of' END, e.step, e.saga,
+                  date_trunc('second', e.since), coalesce(e.error, 'no error')),
+           format('SELECT saga_id, hint FROM stacksaga.parked_sagas WHERE saga = %L AND step = %L ORDER BY since;', e.saga, e.step)
+      FROM stacksaga_internal.parked_errors() AS e
+    UNION ALL
+    SELECT 'error', 'parked', 'more than 1000 sagas are parked: the others are not counted here',
            'SELECT saga_id, step, error, hint FROM stacksaga.parked_sagas ORDER BY since;'
-      FROM stacksaga_internal.parked_count() AS n WHERE n > 0
+      FROM stacksaga_internal.parked_count(1001) AS n WHERE n > 1000
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_rings IS
     'Internal: returns what doctor() says of work, nodes and windows';

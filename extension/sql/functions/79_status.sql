@@ -259,38 +259,10 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.status_schedules IS
     'Internal: returns what status() says of schedules: a hundred at most, those that fail first, then the latest, then the next';
 
--- Errors that differ only in words with a digit (ids, amounts, instants) are one. Of no more parked sagas
--- than a thousand is the error read.
 CREATE OR REPLACE FUNCTION stacksaga_internal.status_parked_errors(count_max integer DEFAULT 1000) RETURNS jsonb
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
-    WITH stacksaga_this_node AS (SELECT), parked AS MATERIALIZED (
-        SELECT k.saga_id, k.since, s.definition_id, s.parked_step, s.parked_direction,
-               left(coalesce(f.error, s.error), 500) AS error
-          FROM stacksaga.parked_saga k
-         CROSS JOIN LATERAL ( -- the limit keeps the planner from reading all sagas
-               SELECT s.definition_id, s.parked_step, s.parked_direction, s.error
-                 FROM stacksaga.saga s
-                WHERE s.saga_id = k.saga_id AND s.token OPERATOR(stacksaga.=) k.token
-                  AND s.status = 'parked' LIMIT 1) AS s
-          LEFT JOIN LATERAL (
-               SELECT f.error FROM stacksaga.failure f
-                WHERE f.saga_id = k.saga_id AND f.token OPERATOR(stacksaga.=) k.token
-                  AND f.step_no = s.parked_step AND f.direction = s.parked_direction
-                ORDER BY f.attempt DESC LIMIT 1) AS f ON true
-         LIMIT greatest(count_max, 0)
-    ), errors AS (
-        SELECT d.saga, ds.step, p.parked_direction::text AS direction, count(*) AS sagas, min(p.since) AS since,
-               CASE WHEN min(p.error) = max(p.error) THEN min(p.error) ELSE p.pattern END AS error,
-               array_agg(p.saga_id ORDER BY p.since, p.saga_id) AS saga_ids
-          FROM (SELECT *, regexp_replace(error, E'[^\\s"''()<>]*\\d[^\\s"''()<>]*', '…', 'g') AS pattern
-                  FROM parked) AS p
-          JOIN stacksaga.saga_definition d ON d.definition_id = p.definition_id
-          LEFT JOIN stacksaga.definition_step ds
-            ON ds.definition_id = p.definition_id AND ds.step_no = p.parked_step
-         GROUP BY d.saga, ds.step, p.parked_direction, p.pattern
-         ORDER BY sagas DESC, since LIMIT 20
-    )
+    WITH stacksaga_this_node AS (SELECT)
     SELECT coalesce(jsonb_agg(jsonb_build_object(
                'saga', e.saga, 'step', e.step, 'direction', e.direction, 'error', e.error,
                'sagas', e.sagas, 'since', e.since, 'saga_ids', e.saga_ids,
@@ -299,7 +271,7 @@ AS $$
                            FROM unnest(e.saga_ids[1:5]) AS f(saga_id)
                            JOIN stacksaga.parked_sagas p ON p.saga_id = f.saga_id))
                ORDER BY e.sagas DESC, e.since), '[]')
-      FROM errors e
+      FROM stacksaga_internal.parked_errors(count_max) AS e
 $$;
 COMMENT ON FUNCTION stacksaga_internal.status_parked_errors IS
     'Internal: returns what status() says of the errors of parked sagas: of each saga, step and error how many there are, which, and the first of them';

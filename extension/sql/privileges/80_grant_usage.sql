@@ -13,7 +13,7 @@ SELECT kind, object
         ('{service,operator,support,monitor}', '{saga_result,saga_timeline,clock_now,statement_clock,ring_region,ring_cluster,sagas,saga_history}'),
         ('{operator,support}',
          '{cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,acknowledge_contradiction,redact_saga,cancel_sagas,suspend_sagas,
-           resume_sagas,retry_sagas}'),
+           resume_sagas,retry_sagas,compensate_saga,compensate_sagas}'),
         ('{operator,support,monitor}', '{find_sagas,saga_waits_for,definitions,live_sagas,saga_diagram,explain_retries,parked_sagas,saga_actions,operator_actions,saga_executions,saga_logs}'),
         ('{operator,support}', '{error_groups,saga_error_detail,message_error_detail}'),
         ('{operator,support,monitor}', '{saga_error_groups,parked_of_pattern,message_error_groups,error_pattern}'),

@@ -147,6 +147,8 @@ CREATE TABLE stacksaga.saga (
     attributes       jsonb,
     input            jsonb NOT NULL,
     headers          jsonb NOT NULL,
+    parked_at        timestamptz,
+    deadline         interval,
     PRIMARY KEY (saga_id, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000);
 CREATE INDEX saga_finished ON stacksaga.saga (ring_id, slot, direction, finished_at)
@@ -176,7 +178,12 @@ COMMENT ON COLUMN stacksaga.saga.compensation_requested IS
     'What waits for an irreversible step that is in flight or in doubt: compensation starts unless that step is done; null: nothing';
 COMMENT ON COLUMN stacksaga.saga.suspended_at IS
     'Since when it is suspended, also while it is parked: its deadline does not run; null: it is not suspended';
-COMMENT ON COLUMN stacksaga.saga.deadline_at IS 'When it compensates unless it has ended; null: it has no deadline';
+COMMENT ON COLUMN stacksaga.saga.deadline_at IS
+    'When it compensates, or parks where its definition says so, unless it has ended; null: it has no deadline';
+COMMENT ON COLUMN stacksaga.saga.parked_at IS
+    'Since when its deadline does not run since it is parked in direction act; null: it is not';
+COMMENT ON COLUMN stacksaga.saga.deadline IS
+    'How long it may take, where its start said so; null: what its definition says';
 COMMENT ON COLUMN stacksaga.saga.created_at IS 'When it was started';
 COMMENT ON COLUMN stacksaga.saga.updated_at IS 'When the row was last changed';
 COMMENT ON COLUMN stacksaga.saga.finished_at IS 'When it completed or failed; null: not yet';
@@ -500,7 +507,8 @@ CREATE TABLE stacksaga.saga_action (
     action_no     integer NOT NULL,
     token         stacksaga.ring_token NOT NULL,
     action        text NOT NULL
-                  CHECK (action IN ('cancel', 'suspend', 'resume', 'retry', 'resolve', 'redact', 'acknowledge', 'void')),
+                  CHECK (action IN ('cancel', 'suspend', 'resume', 'retry', 'resolve', 'redact', 'acknowledge', 'void',
+                                    'compensate')),
     step_no       smallint,
     outcome       text CHECK (outcome IN ('done', 'not_done', 'never')),
     role          name NOT NULL,
@@ -519,7 +527,7 @@ COMMENT ON COLUMN stacksaga.saga_action.saga_id IS 'The id of the saga';
 COMMENT ON COLUMN stacksaga.saga_action.action_no IS 'Counts the actions on the saga';
 COMMENT ON COLUMN stacksaga.saga_action.token IS 'Its place on the ring: the token of the saga';
 COMMENT ON COLUMN stacksaga.saga_action.action IS
-    'cancel, suspend, resume, retry, resolve, redact or acknowledge; void: an irreversible step was done, so a pending compensation ended';
+    'cancel, compensate, suspend, resume, retry, resolve, redact or acknowledge; void: an irreversible step was done, so a pending compensation ended';
 COMMENT ON COLUMN stacksaga.saga_action.step_no IS 'The step that was resolved, whose answer was acknowledged, or that is irreversible and done';
 COMMENT ON COLUMN stacksaga.saga_action.outcome IS 'done, not_done or never, of a step that was resolved';
 COMMENT ON COLUMN stacksaga.saga_action.role IS 'The role that acted';

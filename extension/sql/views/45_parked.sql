@@ -3,7 +3,8 @@
 -- What parked a saga is in its row and in the last failure of the step that parked it. Names in the
 -- comment of a hint hold no line break: what follows it would not be a comment.
 CREATE OR REPLACE VIEW stacksaga.parked_sagas AS
-SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
+SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since,
+       CASE WHEN p.is_parked_by_deadline THEN p.saga_error ELSE p.error END AS error,
        concat(CASE
        WHEN p.sqlstate = 'SG424' AND p.error LIKE 'function % cannot be run: %' THEN
            p.retry || format(' -- once there is a function %s again that role %s may execute',
@@ -18,15 +19,22 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
            'forgotten the key'
        WHEN p.direction = 'compensate' THEN
            p.retry || ' -- tries the compensation again; or resolve_step(), if you undid it by hand'
+       WHEN p.in_doubt_since IS NOT NULL AND p.kind = 'child' AND p.by_fallback IS NOT TRUE THEN
+           p.retry || ' -- waits again for the saga that the step started: that one says what became of it'
        WHEN p.in_doubt_since IS NOT NULL AND (p.effect = 'irreversible' OR p.saga_direction = 'compensate') THEN
            p.resolve || ' -- if it happened, or never once it cannot happen any more: the database cannot know'
        WHEN p.in_doubt_since + p.dedupe_retention < stacksaga.clock_now() AND p.effect <> 'idempotent'
             AND p.direction = 'act' AND p.kind <> 'child' AND p.verify IS NULL THEN
            p.resolve || ' -- if it happened, or never once it cannot happen any more: its service may have forgotten '
            'the key, so the step is not tried again'
-       ELSE
+       WHEN p.is_past_pivot THEN
            p.retry || ' -- tries the step again, as the saga cannot compensate past an irreversible one; '
            'or resolve_step(), if you did it by hand'
+       WHEN p.is_parked_by_deadline THEN
+           p.retry || ' -- goes on, and the whole deadline begins again; or compensate_saga(), which undoes what was done'
+       ELSE
+           p.retry || ' -- tries the step again, once what failed is repaired; or compensate_saga(), which undoes what '
+           'was done; or resolve_step(), if you did it by hand'
        END,
        CASE WHEN p.in_doubt_since + p.dedupe_retention >= stacksaga.clock_now() AND p.effect <> 'idempotent'
             THEN format('; a service remembers the key of this step until %s at least',
@@ -41,7 +49,18 @@ SELECT p.saga_id, p.saga, p.key, p.step, p.direction, p.since, p.error,
                    AND u.step_no = s.parked_step AND u.direction = s.parked_direction AND NOT u.outcome_known) AS in_doubt_since,
                coalesce(current_setting('stacksaga.dedupe_retention', true), '7 days')::interval AS dedupe_retention,
                regexp_replace(d.definer, '[[:cntrl:]]', ' ', 'g') AS definer,
-               s.direction::text AS saga_direction,
+               s.direction::text AS saga_direction, s.error AS saga_error,
+               coalesce(s.compensation_requested = 'deadline', false) AND d.on_failure = 'park'
+                   AND (f.error IS NULL OR EXISTS ( -- the step has not failed for good: it is the first that is open
+                        SELECT FROM stacksaga.work o
+                         WHERE o.saga_id = s.saga_id AND o.token OPERATOR(stacksaga.=) s.token
+                           AND o.purpose = 'step' AND o.step_no = s.parked_step AND o.direction = 'act'))
+                   AS is_parked_by_deadline,
+               EXISTS (SELECT FROM stacksaga.effect e
+                         JOIN stacksaga.definition_step i
+                           ON i.definition_id = s.definition_id AND i.step_no = e.step_no AND i.effect = 'irreversible'
+                        WHERE e.saga_id = s.saga_id AND e.token OPERATOR(stacksaga.=) s.token
+                          AND e.direction = 'act') AS is_past_pivot,
                regexp_replace(CASE s.parked_direction WHEN 'act' THEN ds.action
                                                       ELSE ds.compensation END,
                               '[[:cntrl:]]', ' ', 'g') AS function,

@@ -1,6 +1,7 @@
 #include "src/definition/define_step.hpp"
 
 #include "core/common/retry.hpp"
+#include "core/saga/saga_state.hpp"
 #include "core/saga/step_kind.hpp"
 #include "core/time/length.hpp"
 

@@ -1,6 +1,7 @@
 #include "src/definition/stored_definition.hpp"
 
 #include "core/saga/definition.hpp"
+#include "core/saga/saga_state.hpp"
 #include "core/saga/step_kind.hpp"
 
 #include "pg/citus/citus.hpp"

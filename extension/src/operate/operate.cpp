@@ -1,5 +1,5 @@
-// Actions of operators on one saga or on many: cancel, suspend, resume, retry, resolve. Each action
-// is recorded with the role that took it, the instant and the reason.
+// Actions of operators on one saga or on many: cancel, compensate, suspend, resume, retry, resolve.
+// Each action is recorded with the role that took it, the instant and the reason.
 #include "core/saga/saga.hpp"
 #include "core/saga/saga_operators.hpp"
 #include "core/saga/saga_state.hpp"
@@ -25,7 +25,7 @@ namespace {
 
 using core::Status;
 
-enum class Action : uint8_t { cancel, suspend, resume, retry };
+enum class Action : uint8_t { cancel, suspend, resume, retry, compensate };
 
 struct Operation {
     Action action;
@@ -59,6 +59,10 @@ std::optional<core::Refusal> resume(Saga &saga, const Operation &o) {
 std::optional<core::Refusal> retry(Saga &saga, const Operation &o) {
     return core::retry_saga(saga, o.delay);
 }
+std::optional<core::Refusal> compensate(Saga &saga, const Operation &o) {
+    return core::compensate_saga(saga, psprintf("an operator has it undone: %s", clip(o.reason)),
+                                 o.delay);
+}
 
 /// Indexed by Action; the words are those of saga_action.
 struct ActionRule {
@@ -71,6 +75,7 @@ constexpr std::array action_rules{
     ActionRule{"suspend", "suspended", suspend},
     ActionRule{"resume", "resumed", resume},
     ActionRule{"retry", "tried again", retry},
+    ActionRule{"compensate", "compensated", compensate},
 };
 
 /// Which direction of the step resolve_step() settles.
@@ -144,6 +149,10 @@ STACKSAGA_FUNCTION(resume_saga) {
 STACKSAGA_FUNCTION(retry_saga) {
     return operate_on(fcinfo, Action::retry);
 }
+// compensate_saga(saga_id, reason) -> text
+STACKSAGA_FUNCTION(compensate_saga) {
+    return operate_on(fcinfo, Action::compensate);
+}
 
 // resolve_step(saga_id, step, outcome, output, reason, direction) -> text
 STACKSAGA_FUNCTION(resolve_step) {
@@ -186,8 +195,8 @@ STACKSAGA_FUNCTION(resolve_step) {
 
 // ------------------------------------------------------------------------------ many sagas at once
 //
-// cancel_sagas, suspend_sagas, resume_sagas, retry_sagas: a dry run by default. A query of the view
-// sagas chooses the sagas, with any predicate:
+// cancel_sagas, suspend_sagas, resume_sagas, retry_sagas, compensate_sagas: a dry run by default. A
+// query of the view sagas chooses the sagas, with any predicate:
 //
 //   SELECT * FROM stacksaga.cancel_sagas(ARRAY(SELECT saga_id FROM stacksaga.sagas WHERE ...),
 //   'why')
@@ -310,6 +319,11 @@ STACKSAGA_FUNCTION(resume_sagas) {
 // retry_sagas(saga_ids uuid[], reason text, dry_run boolean, spread interval) -> as cancel_sagas()
 STACKSAGA_FUNCTION(retry_sagas) {
     return operate_on_many(fcinfo, Action::retry);
+}
+// compensate_sagas(saga_ids uuid[], reason text, dry_run boolean, spread interval)
+//   -> as cancel_sagas()
+STACKSAGA_FUNCTION(compensate_sagas) {
+    return operate_on_many(fcinfo, Action::compensate);
 }
 
 } // namespace stacksaga

@@ -42,6 +42,8 @@ constexpr std::array saga_columns{
     pg::TableColumn{"attributes", JSONBOID, nullable, nullptr, pg::Toasted::left},
     pg::TableColumn{"input", JSONBOID, not_null, nullptr, pg::Toasted::left},
     pg::TableColumn{"headers", JSONBOID, not_null, nullptr, pg::Toasted::left},
+    pg::TableColumn{"parked_at", TIMESTAMPTZOID, nullable},
+    pg::TableColumn{"deadline", INTERVALOID, nullable},
 };
 /// Matches finished sagas of a distributed trace: only their headers are read at the end of a saga.
 bool is_traced(const pg::TableRow &row) {

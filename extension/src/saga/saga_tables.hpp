@@ -34,6 +34,8 @@ enum class SagaColumn : uint8 {
     attributes,
     input,
     headers,
+    parked_at,
+    deadline,
 };
 
 enum class RemovedColumn : uint8 {

@@ -51,6 +51,7 @@ bool insert(const Start &start, const pg_uuid_t &id, int32 run, bool is_new_id =
                  .fingerprint = start.fingerprint,
                  .traits = start.traits,
                  .due_at = std::max(start.now, start.run_at.value_or(start.now)),
+                 .deadline = start.deadline,
                  .now = start.now,
                  .is_new_id = is_new_id};
     const std::optional<core::Length> deadline =
@@ -254,7 +255,10 @@ bool insert_row(const NewSaga &n, const Saga &saga) {
                                        ? pg::param_datum(JSONBOID, *n.traits.attributes)
                                        : pg::param_null(JSONBOID)),
         assign(Column::input, pg::param_datum(JSONBOID, n.input)),
-        assign(Column::headers, pg::param_datum(JSONBOID, n.headers))};
+        assign(Column::headers, pg::param_datum(JSONBOID, n.headers)),
+        assign(Column::deadline, n.deadline
+                                     ? pg::param_datum(INTERVALOID, pg::interval_of(*n.deadline))
+                                     : pg::param_null(INTERVALOID))};
     if (!n.is_new_id)
         return saga_table.insert_if_absent(row, pg::KnownRow::no);
     saga_table.insert(row);
@@ -273,6 +277,7 @@ bool insert_saga(const NewSaga &n) {
     saga.ring_id = n.ring.ring_id;
     saga.slot = core::slot_of(core::Token::from_int64(saga.token), n.ring.slots);
     saga.deadline_at = n.deadline_at;
+    saga.deadline = n.deadline ? n.deadline : n.definition->deadline;
     saga.traits = n.traits;
     if (!insert_row(n, saga))
         return false;

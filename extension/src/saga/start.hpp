@@ -1,5 +1,7 @@
 // Starting a saga: its row and its first stage.
 #pragma once
+#include "core/time/length.hpp"
+
 #include "src/ring/rings.hpp"
 #include "src/saga/saga_traits.hpp"
 #include "src/saga/store.hpp"
@@ -20,6 +22,7 @@ struct NewSaga {
     int16 parent_step = 0;
     TimestampTz due_at; ///< of the first stage
     std::optional<TimestampTz> deadline_at{};
+    std::optional<core::Length> deadline{}; ///< of this saga, instead of its definition's
     TimestampTz now;
     bool is_new_id = false; ///< made for this saga, so no other session inserts it
 };

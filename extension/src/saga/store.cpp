@@ -6,6 +6,7 @@
 #include "core/saga/saga_state.hpp"
 #include "core/saga/work_purpose.hpp"
 
+#include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
 #include "pg/fault_point.hpp"
@@ -148,6 +149,7 @@ Saga &read_saga(const pg::TableRow &row, TimestampTz now) {
         s.row.compensation_requested =
             core::compensation_request_of(row.text(Column::compensation_requested));
     s.row.suspended_at = row.optional_time(Column::suspended_at);
+    s.row.parked_at = row.optional_time(Column::parked_at);
     s.stored = s.row;
     s.input = row.value(Column::input);
     s.headers = row.value(Column::headers);
@@ -155,6 +157,9 @@ Saga &read_saga(const pg::TableRow &row, TimestampTz now) {
                 .group_key = row.optional_text(Column::group_key),
                 .attributes = row.optional(Column::attributes)};
     s.deadline_at = row.optional_time(Column::deadline_at);
+    s.deadline = row.is_null(Column::deadline)
+                     ? s.definition->deadline
+                     : pg::interval_length(row.value(Column::deadline), "deadline", true);
     s.created_at = row.time(Column::created_at);
     s.is_child = !row.is_null(Column::parent_id);
     if (s.is_child) {

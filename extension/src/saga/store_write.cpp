@@ -375,6 +375,7 @@ void write_status(Saga &saga, const core::SagaRow &row) {
                                  assign(Column::parked_direction, pg::param(parked_direction)),
                                  assign(Column::compensation_requested, pg::param(requested)),
                                  assign(Column::suspended_at, pg::param_time(row.suspended_at)),
+                                 assign(Column::parked_at, pg::param_time(row.parked_at)),
                                  assign(Column::deadline_at, pg::param_time(saga.deadline_at))});
     CRASH_POINT("saga: status written");
 }

@@ -3,6 +3,7 @@
 #include "core/saga/classify.hpp"
 #include "core/saga/saga.hpp"
 #include "core/saga/saga_children.hpp"
+#include "core/saga/saga_deadline.hpp"
 #include "core/saga/saga_engine.hpp"
 #include "core/saga/saga_state.hpp"
 #include "core/saga/step_kind.hpp"

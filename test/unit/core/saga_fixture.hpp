@@ -4,6 +4,7 @@
 #include "core/saga/saga_answers.hpp"
 #include "core/saga/saga_children.hpp"
 #include "core/saga/saga_compensation.hpp"
+#include "core/saga/saga_deadline.hpp"
 #include "core/saga/saga_operators.hpp"
 
 #include <map>
@@ -18,11 +19,12 @@ inline constexpr std::int64_t second = 1'000'000;
 /// A definition as text: stages between '|', steps between ',', each with its name, its kind and
 /// what else holds of it; after ';' what holds of the whole saga:
 ///     "pay queue undo, hold sql once | ship queue pivot verify; continue"
-/// undo: compensable, idempotent, parks: on_failure, pivot: irreversible, started: undone too when
-/// its outcome is unknown, verify, fallback, once and twice: so many attempts (else 3), eager:
-/// tried again at once, endless: without timeout. continue: on_compensation_failure, child: of
-/// another saga, deadline: of 1,000 seconds. A signal step waits for the first letter of its name.
-/// A compensation has 2 attempts, a timeout 60 seconds, a timer 10 and a pause 5.
+/// undo: compensable, idempotent, parks: on_failure (of the saga: its deadline), pivot:
+/// irreversible, started: undone too when its outcome is unknown, verify, fallback, once and twice:
+/// so many attempts (else 3), eager: tried again at once, endless: without timeout. continue:
+/// on_compensation_failure, child: of another saga, deadline: of 1,000 seconds. A signal step waits
+/// for the first letter of its name. A compensation has 2 attempts, a timeout 60 seconds, a timer
+/// 10 and a pause 5.
 class Plan {
 public:
     explicit Plan(std::string text);
@@ -165,6 +167,7 @@ public:
 
     /// An operator; why it is refused, or "".
     std::string cancel();
+    std::string compensate(std::int64_t delay = 0);
     std::string suspend();
     std::string resume(std::int64_t delay = 0);
     std::string retry(std::int64_t delay = 0);

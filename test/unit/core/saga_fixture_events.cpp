@@ -96,6 +96,7 @@ void TestSaga::load() {
     SagaState &s = *state_;
     s.definition = &plan.definition();
     s.row = s.stored = tables.saga;
+    s.deadline = plan.definition().deadline;
     if (plan.definition().deadline)
         s.deadline_at = time_plus(1000 * second, *plan.definition().deadline);
     if (tables.deadline_at)
@@ -415,6 +416,12 @@ std::string because(const std::optional<Refusal> &refusal) {
 
 std::string TestSaga::cancel() {
     const std::optional<Refusal> refusal = cancel_saga(*state_, "cancelled");
+    finish_event();
+    return because(refusal);
+}
+
+std::string TestSaga::compensate(std::int64_t delay) {
+    const std::optional<Refusal> refusal = compensate_saga(*state_, "compensated", delay);
     finish_event();
     return because(refusal);
 }
