@@ -16,6 +16,7 @@ import psycopg
 import psycopg.types.json
 
 from tcp_to_server import serve_by_tcp
+from turned_standby import TurnedStandby
 from waiting import LOGS, TOP, wait_for_end, wait_until
 
 FOLDER = TOP / 'docs' / 'examples' / 'clients'
@@ -94,9 +95,9 @@ class Programs:
         self.db.execute("""SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity
                             WHERE pid <> pg_backend_pid() AND backend_type = 'client backend'""")
 
-    def start(self, what, lease=30):
+    def start(self, what, lease=30, address={}):
         program = subprocess.Popen((*self.command, what), cwd=FOLDER, stdout=self.log, stderr=self.log,
-                                   env={**os.environ, **self.address, **self.environment, 'LEASE': str(lease)})
+                                   env={**os.environ, **self.address, **self.environment, **address, 'LEASE': str(lease)})
         self.programs.append(program)
         return program
 
@@ -264,6 +265,51 @@ class Programs:
         self.wait_for_waiting(0)
         self.assertLess(time.monotonic() - started, 10)  # the wait is of 20 seconds
 
+    def released(self, saga_id):
+        return self.db.execute("""SELECT status, error FROM stacksaga.saga_history
+                                   WHERE saga_id = %s ORDER BY attempt""", (saga_id,)).fetchall()
+
+    def test_a_worker_that_is_told_to_end_gives_back_what_it_has_not_begun(self):
+        pooler = TurnedStandby()
+        self.addCleanup(pooler.stop)
+        worker = self.start('work', address=self.through(pooler))
+        self.wait_for_waiting(1)
+        pooler.holds_claims = True
+        saga_id = self.start_sagas(1)
+        wait_until(lambda: self.released(saga_id), 'it has claimed, and waits for the answer')
+        worker.terminate()
+        time.sleep(0.5)  # it has nothing to show before its claim returns
+        pooler.holds_claims = False
+        self.assertEqual(wait_for_end(worker), 0)
+        self.assertEqual(self.released(saga_id), [('released', 'the service stops')])
+        self.start('work')
+        self.wait_for_all()
+        self.assert_charged(1)
+
+    def test_a_step_that_comes_too_early_is_given_back_for_a_while(self):
+        self.start('work')
+        saga_id = self.start_sagas(1, **{'raise': 'SR425'})
+        wait_until(lambda: ('released',) in [row[:1] for row in self.released(saga_id)], 'it is given back')
+        self.assertIn('as told', self.released(saga_id)[0][1])
+        self.assertTrue(self.value("""SELECT attempt = attempt_base AND due_at - stacksaga.clock_now() BETWEEN '5 s' AND '10 s'
+                                        FROM stacksaga.work WHERE saga_id = %s""", saga_id))
+        self.db.execute('SELECT stacksaga.cancel_saga(%s, %s)', (saga_id, 'not of the next test'))
+
+    def test_a_worker_whose_pooler_leads_to_a_standby_connects_again(self):
+        pooler = TurnedStandby()
+        self.addCleanup(pooler.stop)
+        self.start('work', address=self.through(pooler))
+        self.wait_for_waiting(1)
+        pooler.turn()
+        started = time.monotonic()
+        self.start_sagas(1)
+        self.wait_for_all()
+        self.assertLess(time.monotonic() - started, 10)
+        self.assert_charged(1)
+
+    def through(self, pooler):
+        return pooler.address
+
     def publish(self, count, keys, topic='booking.made'):
         self.db.execute("""SELECT stacksaga.publish(%s, jsonb_build_object('number', n), key => 'k' || n %% %s)
                              FROM generate_series(1, %s) AS n""", (topic, keys, count))
@@ -348,6 +394,9 @@ class Java(Programs, unittest.TestCase):
         cls.environment = {'JDBC_URL': url}
         super().setUpClass()
 
+    def through(self, pooler):
+        return {'JDBC_URL': f"jdbc:postgresql://127.0.0.1:{pooler.port}/postgres?sslmode=disable&user={os.environ['PGUSER']}"}
+
     @classmethod
     def tearDownClass(cls):
         super().tearDownClass()
@@ -362,7 +411,7 @@ class Go(Programs, unittest.TestCase):
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.command = (f'{cls.folder.name}/example',)
-        sources = ('stacksaga.go', 'consumer.go', 'example.go')
+        sources = ('stacksaga.go', 'heartbeat.go', 'consumer.go', 'example.go')
         subprocess.run(('go', 'build', '-o', *cls.command, *sources), cwd=FOLDER, check=True,
                        env={**os.environ, 'GO111MODULE': 'off', 'GOPATH': str(GOPATH), 'GOFLAGS': '',
                             'GOCACHE': str(TOP / 'tmp_check' / 'go')})

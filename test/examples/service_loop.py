@@ -116,6 +116,23 @@ class ServiceLoop(unittest.TestCase):
         service.terminate()
         self.assertEqual(service.wait(timeout=10), 0)
 
+    def test_a_deployment_burns_no_attempts(self):
+        service = self.start_service()
+        self.start_sagas(200, amount=3)
+        wait_until(lambda: self.value('SELECT count(*) > 20 FROM charge'), 'it works')
+        with psycopg.connect() as gate:
+            gate.execute('LOCK TABLE charge IN EXCLUSIVE MODE')
+            wait_until(lambda: self.value("SELECT count(*) = 1 FROM pg_locks WHERE NOT granted"), 'it is in the middle of a step')
+            service.terminate()
+        self.assertEqual(wait_for_end(service), 0)
+        self.assertGreater(self.value("SELECT count(*) FROM stacksaga.saga_history WHERE status = 'released'"), 0)
+        self.assertEqual(self.value('SELECT count(*) FROM stacksaga.work WHERE lease_until IS NOT NULL OR attempt > attempt_base'), 0)
+        self.start_service()
+        self.wait_for_all()
+        self.assertEqual(self.value('SELECT count(*) FROM charge'), 200)
+        self.assertEqual(self.value("""SELECT count(*) FROM stacksaga.saga_history JOIN stacksaga.sagas AS s USING (saga_id)
+                                        WHERE saga_history.status = 'failed' AND s.input = '{"amount": 3}'"""), 0)
+
     def test_a_busy_service_answers_for_its_steps_before_it_ends(self):
         service = self.start_service()
         self.start_sagas(500)

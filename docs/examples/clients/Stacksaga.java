@@ -3,19 +3,20 @@
 //   new Stacksaga(url, 30).consume(subscription, effect)   the same in the transaction that acknowledges the message
 //
 // Both return after SIGTERM. By the SQLSTATE of an SQLException the effect says what this attempt did: class SG: nothing,
-// and no other will; class SR but SR504: nothing. Any other error is unknown: it may have had its effect.
+// and no other will; class SR but SR504: nothing, and SR425 gives the step back, so that the attempt is not counted. Any
+// other error is unknown: it may have had its effect. One that Pauses says when the next attempt comes.
 import java.sql.*;
 import java.util.*;
 import java.util.concurrent.*;
-
 public class Stacksaga {
     /** A row, as texts. While it is worked on, "lost" or "cancel_requested" may become "t": then end soon. */
     public static class Item extends ConcurrentHashMap<String, String> { private volatile Call extension; }
+    public interface Pauses { String retryAfter(); }   // of an exception: the pause before the next attempt
     public interface Effect { String apply(Connection db, Item item) throws Exception; }
     private interface Turn { void take() throws Exception; }
     private record Call(String sql, String... arguments) {}
-
-    private static final String FAIL = "SELECT stacksaga.fail_step(?, ?, ?, ?, ?)";
+    private static final String FAIL = "SELECT stacksaga.fail_step(?, ?, ?, ?, ?, ?)";
+    private static final String RELEASE = "SELECT stacksaga.release_step(?, ?, ?, coalesce(?::interval, '10 s'), ?)";
     private final String url, lease, name = "java-" + ProcessHandle.current().pid();
     private final CountDownLatch stopping = new CountDownLatch(1);
     private Connection db;
@@ -36,10 +37,8 @@ public class Stacksaga {
     private void stop(Thread main) {
         if (!main.isAlive()) return;   // an error ended it: the status says so
         stopping.countDown();
-        while (main.isAlive()) {
-            Statement call = wait;
+        for (Statement call = wait; main.isAlive(); call = wait)
             try { if (call != null) call.cancel(); main.join(100); } catch (Exception error) { log("stop", error); }
-        }
         Runtime.getRuntime().halt(0); // otherwise it would be 143
     }
     private boolean goesOn() { return answer != null || stopping.getCount() > 0; }
@@ -47,11 +46,11 @@ public class Stacksaga {
     private void beat() {
         Item item = held;
         if (item == null || item.extension == null || item.containsKey("lost")) return;
-        try (Connection other = DriverManager.getConnection(url)) {
+        try (var other = DriverManager.getConnection(url)) {
             item.putAll(query(other, item.extension).get(0));
         } catch (SQLException error) {
-            log("heartbeat", error);
             if (isOf(error, "SG")) item.put("lost", "t");   // somebody else's by now
+            log("heartbeat", error);
         }
     }
     /** One turn after the other. After an error it connects again, later and later, and not all at once. */
@@ -63,32 +62,33 @@ public class Stacksaga {
                 errors = 0;
             } catch (SQLException error) {
                 if (goesOn()) log("turn", error);   // else the wait was cancelled
-                if (db != null) db.close();
+                if (db != null) db.close();   // it may lead to a standby by now
                 db = null;
-                errors = Math.min(errors + 1, 8);
+                errors = Math.min(errors + 1, 6);
             }
             if (answer == null) held = null;
             if (errors > 0) pause(100 << errors);
         }
     }
     private void pause(long milliseconds) throws InterruptedException {
-        double share = ThreadLocalRandom.current().nextDouble(0.5, 1);
-        if (stopping.await((long) (share * milliseconds), TimeUnit.MILLISECONDS)) Thread.sleep(100);
+        long random = ThreadLocalRandom.current().nextLong(milliseconds / 2, milliseconds);
+        if (stopping.await(random, TimeUnit.MILLISECONDS)) Thread.sleep(100);
     }
-
     public void work(String queue, Effect effect) throws Exception {
         run(() -> {
             if (answer == null) {   // else one of before the connection was lost
                 var steps = query(db, new Call("SELECT * FROM stacksaga.claim_steps(?, ?, 1, ?)", queue, name, lease));
                 if (steps.isEmpty()) { query(db, new Call("CALL stacksaga.wait_for_steps(?)", queue)); return; }
-                Item step = held = steps.get(0);
+                Item step = steps.get(0);
                 String id = step.get("saga_id"), of = step.get("step"), under = step.get("lease");
                 step.extension = new Call("SELECT * FROM stacksaga.extend_step(?, ?, ?, ?)", id, of, under, lease);
-                try {
-                    String output = effect.apply(db, step);
+                if (stopping.getCount() == 0) answer = new Call(RELEASE, id, of, under, "0", "the service stops");   // not begun
+                else try {
+                    String output = effect.apply(db, held = step);
                     answer = new Call("SELECT stacksaga.complete_step(?, ?, ?, ?)", id, of, under, output);
                 } catch (Exception error) {
-                    answer = new Call(FAIL, id, of, under, textOf(error), classOf(error));
+                    answer = isOf(error, "SR425") ? new Call(RELEASE, id, of, under, pauseOf(error), textOf(error))
+                        : new Call(FAIL, id, of, under, textOf(error), classOf(error), pauseOf(error));
                 }
             }
             String[] of = answer.arguments;
@@ -96,14 +96,14 @@ public class Stacksaga {
                 if (!isOf(error, "SG|22|54")) throw error;
                 log("answer refused", error);   // somebody else's by now, or answered; else the output, after its effect
                 answer = answer.sql.equals(FAIL) || isOf(error, "SG4(04|09|12)") ? null
-                    : new Call(FAIL, of[0], of[1], of[2], textOf(error), "unknown");
+                    : new Call(FAIL, of[0], of[1], of[2], textOf(error), "unknown", null);
             }
         });
     }
     public void consume(String subscription, Effect effect) throws Exception {
-        String receive = "SELECT * FROM stacksaga.receive_messages(?, ?, 100, ?)";
+        Call receive = new Call("SELECT * FROM stacksaga.receive_messages(?, ?, 100, ?)", subscription, name, lease);
         run(() -> {
-            List<Item> messages = query(db, new Call(receive, subscription, name, lease));
+            List<Item> messages = query(db, receive);
             if (messages.isEmpty()) { pause(1000); return; }
             String batch = messages.get(0).get("batch_id");
             (held = messages.get(0)).extension = new Call("SELECT stacksaga.extend_batch(?, ?)", batch, lease);
@@ -115,8 +115,8 @@ public class Stacksaga {
                 Savepoint savepoint = db.setSavepoint();
                 try { effect.apply(db, message); } catch (Exception error) {
                     db.rollback(savepoint);
-                    failed.put(key, new Call("SELECT stacksaga.fail_message(?, ?, ?, ?)",
-                        batch, message.get("message_id"), textOf(error), classOf(error)));
+                    failed.put(key, new Call("SELECT stacksaga.fail_message(?, ?, ?, ?, ?)",
+                        batch, message.get("message_id"), textOf(error), classOf(error), pauseOf(error)));
                 }
             }
             for (Call report : failed.values()) query(db, report);
@@ -139,6 +139,7 @@ public class Stacksaga {
         } finally { if (call.sql.startsWith("CALL")) wait = null; }
         return items;
     }
+    private static String pauseOf(Exception error) { return error instanceof Pauses p ? p.retryAfter() : null; }
     private static String textOf(Exception why) { return String.format("%.1000s", why.getMessage()).replace("\0", ""); }
     private static String classOf(Exception error) {   // what nobody has said may have had its effect
         return isOf(error, "SG") ? "non_retryable" : isOf(error, "SR(?!504)") ? "retryable" : "unknown";

@@ -33,7 +33,7 @@ func (c *Client) Consume(stop context.Context, subscription string, effect Effec
 					return err
 				})
 				if err != nil {
-					failed[key] = failure(err, "SELECT stacksaga.fail_message($1, $2, $3, $4)", batch, id)
+					failed[key] = failure(err, "SELECT stacksaga.fail_message($1, $2, $3, $4, $5)", batch, id)
 				}
 			}
 			for _, report := range failed {

@@ -1,7 +1,8 @@
 // Package main: a worker of a queue, with pgx 4: copy it, and change it. consumer.go adds one of the outbox.
 // Work calls effect(db, step), which returns the step's output, until the context is done.
 // By the code of a *pgconn.PgError the effect says what this attempt did: class SG: nothing, and no other will; class SR but
-// SR504: nothing. Any other error is unknown: it may have had its effect.
+// SR504: nothing, and SR425 gives the step back, so that the attempt is not counted. Any other error is unknown: it may have had
+// its effect. An error's method RetryAfter() time.Duration, if any, says when the next attempt comes.
 package main
 
 import (
@@ -38,7 +39,8 @@ type Client struct {
 var always, name = context.Background(), fmt.Sprintf("go-%d", os.Getpid())
 
 const settings = "connect_timeout=10 prefer_simple_protocol=true" // and libpq's variables; simple: for PgBouncer
-const fail = "SELECT stacksaga.fail_step($1, $2, $3, $4, $5)"
+const fail = "SELECT stacksaga.fail_step($1, $2, $3, $4, $5, $6)"
+const release = "SELECT stacksaga.release_step($1, $2, $3, coalesce($4::interval, '10 s'), $5)"
 
 // Runs a call: the SQL, then its arguments.
 func query(db *pgx.Conn, call ...any) (items []*Item, err error) {
@@ -64,27 +66,11 @@ func failure(err error, call ...any) []any {
 	if isOf(err, "SG") {
 		class = "non_retryable"
 	}
-	return append(call, strings.ReplaceAll(fmt.Sprintf("%.1000s", err), "\x00", ""), class)
-}
-
-// The heartbeat, in a session of its own. When it fails the next one tries again: a lease lasts for three.
-func (c *Client) beat() {
-	for range time.Tick(c.Lease / 3) {
-		if item := c.held.Load(); item != nil && !item.Lost.Load() {
-			var extended []*Item
-			db, err := pgx.Connect(always, settings)
-			if err == nil {
-				extended, err = query(db, item.extension...)
-				db.Close(always)
-			}
-			if err != nil {
-				log.Print("heartbeat: ", err)
-				item.Lost.Store(isOf(err, "SG")) // somebody else's by now
-			} else {
-				item.Cancelled.Store(extended[0].Columns["cancel_requested"] == "t")
-			}
-		}
+	var after any // NULL: by the policy
+	if pause, ok := err.(interface{ RetryAfter() time.Duration }); ok {
+		after = pause.RetryAfter().String()
 	}
+	return append(call, strings.ReplaceAll(fmt.Sprintf("%.1000s", err), "\x00", ""), class, after)
 }
 
 // One turn after the other. After an error it waits, longer and longer, and connects again if it has to.
@@ -105,8 +91,11 @@ func (c *Client) run(stop context.Context, turn func() error) {
 			longest = 100 * time.Millisecond
 		} else {
 			log.Print("turn: ", err)
+			if c.db != nil { // it may lead to a standby by now
+				c.db.Close(always)
+			}
 			pause(stop, longest)
-			longest = time.Duration(math.Min(2*float64(longest), float64(26*time.Second)))
+			longest = time.Duration(math.Min(2*float64(longest), float64(6*time.Second)))
 		}
 	}
 }
@@ -132,17 +121,19 @@ func (c *Client) Work(stop context.Context, queue string, effect Effect) {
 			id, step, lease := steps[0].Columns["saga_id"], steps[0].Columns["step"], steps[0].Columns["lease"]
 			steps[0].extension = []any{"SELECT * FROM stacksaga.extend_step($1, $2, $3, $4)", id, step, lease, c.Lease.String()}
 			c.held.Store(steps[0])
-			if output, err := effect(c.db, steps[0]); err == nil {
+			if stop.Err() != nil { // not begun: another one does it
+				c.answer = []any{release, id, step, lease, "0", "the service stops"}
+			} else if output, err := effect(c.db, steps[0]); err == nil {
 				c.answer = []any{"SELECT stacksaga.complete_step($1, $2, $3, $4)", id, step, lease, output}
-			} else {
-				c.answer = failure(err, fail, id, step, lease)
+			} else if c.answer = failure(err, fail, id, step, lease); isOf(err, "SR425") {
+				c.answer = []any{release, id, step, lease, c.answer[6], c.answer[4]}
 			}
 		}
 		_, err := query(c.db, c.answer...)
 		if err == nil || isOf(err, "SG4(04|09|12)") || c.answer[0] == fail && isOf(err, "SG|22|54") {
 			c.answer = nil // which has arrived, or is refused: the step is somebody else's now, or was answered
 		} else if isOf(err, "SG|22|54") { // the output, though the effect has happened
-			c.answer = append(append([]any{fail}, c.answer[1:4]...), err.Error(), "unknown")
+			c.answer = append(append([]any{fail}, c.answer[1:4]...), err.Error(), "unknown", nil)
 		}
 		return err // after any other one the next turn gives the answer again: twice is once
 	})

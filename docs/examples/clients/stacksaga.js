@@ -3,13 +3,13 @@
 //   new Client().consume(subscription, effect)   awaits effect(db, message) in the transaction that acknowledges it
 //
 // Both end after SIGTERM. By the `code` of an error, an SQLSTATE, the effect says what this attempt did: class SG: nothing,
-// and no other will; class SR but SR504: nothing. Any other error is unknown: it may have had its effect.
+// and no other will; class SR but SR504: nothing, and SR425 gives the step back, so that the attempt is not counted. Any other
+// error is unknown: it may have had its effect. Its `retry_after`, if any, is the pause before the next attempt.
 // While it runs, step.cancel_requested and step.lost may become true: then end soon.
 const os = require('os'), pg = require('pg');
-
-const NAME = `${os.hostname()}-${process.pid}`, FAIL = 'SELECT stacksaga.fail_step($1, $2, $3, $4, $5)';
-const log = (what, error) => console.error(`${what}: ${error?.message ?? error}`);
-const stateOf = (error) => String(error?.code ?? '');
+const NAME = `${os.hostname()}-${process.pid}`, RELEASE = 'SELECT stacksaga.release_step($1, $2, $3, $4, $5)';
+const FAIL = 'SELECT stacksaga.fail_step($1, $2, $3, $4, $5, $6)';
+const log = (what, error) => console.error(`${what}: ${error?.message ?? error}`), stateOf = (error) => String(error?.code ?? '');
 
 async function connect() {
     const db = new pg.Client({ connectionTimeoutMillis: 10000, keepAlive: true });
@@ -17,27 +17,25 @@ async function connect() {
     return db.connect().then(() => db);
 }
 
-function failure(error) {  // the arguments error and error_class: what nobody has said may have had its effect
+function failure(error) {  // the arguments from error on: what nobody has said may have had its effect
     const state = stateOf(error), text = String(error?.message ?? error).replaceAll('\0', '').slice(0, 1000);
-    return [text || 'error', /^SG/.test(state) ? 'non_retryable' : /^SR(?!504)/.test(state) ? 'retryable' : 'unknown'];
+    const means = /^SG/.test(state) ? 'non_retryable' : /^SR(?!504)/.test(state) ? 'retryable' : 'unknown';
+    return [text || 'error', means, error?.retry_after ?? null];
 }
 
 exports.Client = class Client {
     constructor(lease = 30) {
-        this.lease = `${lease} seconds`;
-        this.beatEvery = lease * 1000 / 3;
+        [this.lease, this.beatEvery] = [`${lease} seconds`, lease * 1000 / 3];
         process.on('SIGTERM', () => this.stop());
     }
 
     // Ends after what is at hand. A cancel that arrives before its statement does nothing: again.
     stop() {
-        this.stopping = true;
-        this.wake?.();
+        this.stopping = true, this.wake?.();
         const timer = setInterval(() => {
             if (!this.waits) return clearInterval(timer);
             const other = new pg.Client();
-            other.connection.on('error', (error) => log('cancel', error));
-            other.cancel(this.db, this.waits);
+            other.connection.on('error', (error) => log('cancel', error)) && other.cancel(this.db, this.waits);
         }, 100);
     }
 
@@ -50,6 +48,7 @@ exports.Client = class Client {
             Object.assign(item, (await this.other.query(extend, [...name, this.lease])).rows[0]);
         } catch (error) {  // the next beat tries again: a lease lasts for three
             log('heartbeat', error);
+            this.other = this.other?.end().catch(() => {}) && null;
             item.lost = stateOf(error).startsWith('SG');  // somebody else's by now
         }
     }
@@ -65,9 +64,8 @@ exports.Client = class Client {
                 errors = 0;
             } catch (error) {
                 log('turn', error);
-                this.db?.end().catch(() => {});
-                this.db = null;
-                await this.pause(100 * 2 ** Math.min(++errors, 8));
+                this.db = this.db?.end().catch(() => {}) && null;
+                await this.pause(100 * 2 ** Math.min(++errors, 6));
             }
         }
         clearInterval(timer);
@@ -89,13 +87,16 @@ exports.Client = class Client {
             const { rows: [step] } = await this.db.query(claim, [queue, NAME, this.lease]);
             if (!step) return this.stopping || this.wait(queue);
             const name = [step.saga_id, step.step, step.lease];  // the lease is a string: let it be one
+            if (this.stopping) this.answer = [RELEASE, [...name, '0', 'the service stops']];  // not begun: another one does it
+            if (this.stopping) return this.giveAnswer();
             this.held = { name, item: step };
             try {
-                const output = JSON.stringify(await effect(this.db, step) ?? null);
-                this.answer = ['SELECT stacksaga.complete_step($1, $2, $3, $4)', [...name, output]];
+                const output = [...name, JSON.stringify(await effect(this.db, step) ?? null)];
+                this.answer = ['SELECT stacksaga.complete_step($1, $2, $3, $4)', output];
             } catch (error) {
                 log('step', error);
-                this.answer = [FAIL, [...name, ...failure(error)]];
+                const [why, means, after] = failure(error), isEarly = stateOf(error) === 'SR425';
+                this.answer = isEarly ? [RELEASE, [...name, after ?? '10 s', why]] : [FAIL, [...name, why, means, after]];
             }
             await this.giveAnswer();
         });
@@ -108,7 +109,7 @@ exports.Client = class Client {
             if (!/^(SG|22|54)/.test(stateOf(error))) throw error;
             log('answer refused', error);
             if (sql === FAIL || /^SG4(04|09|12)/.test(error.code)) return null;  // somebody else's now, or answered
-            return [FAIL, [...name.slice(0, 3), failure(error)[0], 'unknown']];  // the output, though the effect happened
+            return [FAIL, [...name.slice(0, 3), failure(error)[0], 'unknown', null]];  // the output, though the effect happened
         });
         if (!this.answer) this.held = null;
     }
@@ -143,8 +144,7 @@ exports.Client = class Client {
                 failed.set(message.key ?? message, [message.batch_id, message.message_id, ...failure(error)]);
             });
         }
-        for (const row of failed.values()) await db.query('SELECT stacksaga.fail_message($1, $2, $3, $4)', row);
-        await db.query('SELECT stacksaga.ack_messages($1)', [messages[0].batch_id]);
-        await db.query('COMMIT');
+        for (const row of failed.values()) await db.query('SELECT stacksaga.fail_message($1, $2, $3, $4, $5)', row);
+        await db.query('SELECT stacksaga.ack_messages($1)', [messages[0].batch_id]).then(() => db.query('COMMIT'));
     }
 };

@@ -4,8 +4,8 @@
     Client().consume(subscription, effect)   calls effect(db, message) in the transaction that acknowledges it
 
 Both return after SIGTERM. An error that the effect raises says by its `sqlstate` what this attempt did: of class SG
-nothing, and no other will; of class SR but SR504 nothing. Any other error is unknown: it may have had its effect.
-Its `retry_after`, where it has one, is the pause before the next attempt.
+nothing, and no other will; of class SR but SR504 nothing, and SR425 gives the step back, so that the attempt is not counted.
+Any other error is unknown: it may have had its effect. Its `retry_after`, if any, is the pause before the next attempt.
 While it runs, step['cancel_requested'] and step['lost'] may become true: then end soon.
 """
 import contextlib, datetime, json, os, random, signal, socket, sys, threading, time
@@ -13,14 +13,11 @@ import psycopg
 from psycopg.rows import dict_row
 
 NAME = f'{socket.gethostname()}-{os.getpid()}'
-FAIL = 'fail_step(%s, %s, %s, %s, %s, %s)'
+FAIL, RELEASE = 'fail_step(%s, %s, %s, %s, %s, %s)', 'release_step(%s, %s, %s, %s, %s)'
 LOST = 'SG404', 'SG409', 'SG412'  # the step is somebody else's now, or was answered
 
-def connect():
-    return psycopg.connect(autocommit=True, row_factory=dict_row, prepare_threshold=None, connect_timeout=10)
-
-def log(*words):
-    print(*words, file=sys.stderr)
+def connect(): return psycopg.connect(autocommit=True, row_factory=dict_row, prepare_threshold=None, connect_timeout=10)
+def log(*words): print(*words, file=sys.stderr)
 
 def failure(error):
     """The arguments from `error` on. What nobody has said may have had its effect."""
@@ -71,7 +68,7 @@ class Client:
             except psycopg.Error as error:
                 log('turn:', error)
                 self.db = self.db and self.db.close()
-                errors = min(errors + 1, 8)
+                errors = min(errors + 1, 6)
                 self.pause(0.1 * 2 ** errors)
 
     def pause(self, seconds):
@@ -79,19 +76,22 @@ class Client:
 
     def work(self, queue, effect):
         def turn():
-            if self.answer:  # of before the connection was lost, or about one that was refused
-                return self.give_answer()
+            if self.answer: return self.give_answer()  # of before the connection was lost, or about one that was refused
             claim = 'SELECT * FROM stacksaga.claim_steps(%s, %s, 1, %s)'
             step = self.db.execute(claim, (queue, NAME, self.lease)).fetchone()
-            if step is None:
-                return self.wait(queue)
+            if step is None: return self.wait(queue)
             name = step['saga_id'], step['step'], step['lease']
+            if self.stopping.is_set():  # not begun: another one does it
+                self.answer = RELEASE, (*name, '0', 'the service stops')
+                return self.give_answer()
             self.held = name, step
             try:
                 self.answer = 'complete_step(%s, %s, %s, %s)', (*name, json.dumps(effect(self.db, step)))
             except Exception as error:
                 log('step:', error)
-                self.answer = FAIL, (*name, *failure(error))
+                why, means, after = failure(error)
+                is_early = getattr(error, 'sqlstate', None) == 'SR425'
+                self.answer = (RELEASE, (*name, after or '10 s', why)) if is_early else (FAIL, (*name, why, means, after))
             self.give_answer()
         self.run('SELECT * FROM stacksaga.extend_step(%s, %s, %s, %s)', turn)
 
@@ -121,8 +121,8 @@ class Client:
 
     def consume(self, subscription, effect, poll=1):
         def turn():
-            receive = 'SELECT * FROM stacksaga.receive_messages(%s, %s, 100, %s)'
-            messages = self.db.execute(receive, (subscription, NAME, self.lease)).fetchall()
+            receive = 'SELECT * FROM stacksaga.receive_messages(%s, %s, 100, %s)', (subscription, NAME, self.lease)
+            messages = self.db.execute(*receive).fetchall()
             if not messages:
                 return self.pause(poll)
             self.held = (messages[0]['batch_id'],), {}

@@ -7,6 +7,7 @@ from psycopg.types.json import Jsonb
 COMPLETE = 'SELECT * FROM stacksaga.complete_steps(%s::uuid[], %s::text[], %s::bigint[], %s::jsonb[])'
 CLAIM = "SELECT * FROM stacksaga.claim_steps('payments', %s, 10, %s::interval)"
 FAIL = 'SELECT stacksaga.fail_step(%s, %s, %s, %s, %s)'
+RELEASE = "SELECT * FROM stacksaga.release_steps(%s::uuid[], %s::text[], %s::bigint[], reason => 'the service stops')"
 WAIT = "CALL stacksaga.wait_for_steps('payments')"
 worker = f'till-{os.getpid()}'
 lease = os.environ.get('LEASE', '30 seconds')
@@ -32,7 +33,7 @@ class Service:
         signal.signal(signal.SIGTERM, self.stop)
 
     def stop(self, *_):
-        """Ends after the steps at hand; a wait is cancelled."""
+        """Ends after the step at hand, and gives the others back; a wait is cancelled."""
         self.stops = True
         if self.waits:
             self.db.cancel()
@@ -64,6 +65,13 @@ class Service:
                 print(answer['saga_id'], answer['step'], answer['sqlstate'], flush=True)
         return claims.fetchall() if claims else []
 
+    def release(self, steps):
+        """Gives back what it has claimed and not begun: no attempt is counted, and another service does it at once."""
+        names = [[step[column] for step in steps] for column in ('saga_id', 'step', 'lease')]
+        for answer in self.db.execute(RELEASE, names):
+            if answer['sqlstate']:
+                print(answer['saga_id'], answer['step'], answer['sqlstate'], flush=True)
+
     def wait(self):
         try:
             self.waits = True
@@ -79,7 +87,12 @@ class Service:
         done = []
         while done or not self.stops:
             steps = self.turn(done)
-            done = [answer for step in steps for answer in self.do(step)]
+            done = []
+            for i, step in enumerate(steps):
+                if self.stops:
+                    self.release(steps[i:])
+                    break
+                done += self.do(step)
             if not steps:
                 self.wait()
 
