@@ -7,7 +7,7 @@ import pathlib
 import re
 import sys
 
-CALLS = '''define_saga sql_step queue_step start_saga saga_result await_saga saga_timeline claim_steps wait_for_steps complete_step fail_step extend_step
+CALLS = '''define_saga sql_step queue_step start_saga saga_result await_saga saga_timeline claim_steps wait_for_steps complete_step fail_step release_step extend_step
     signal_saga publish receive_messages ack_messages fail_message retry_policy run_pending'''.split()
 SUMMARY = '''# stacksaga
 
