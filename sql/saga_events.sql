@@ -87,6 +87,18 @@ SELECT stacksaga.suspend_saga(:'id', 'wait'), stacksaga.fail_step(:'id', :'step'
 SELECT told.complete();
 SELECT * FROM told.news();
 
+-- One that stops at a failure, is tried again, stops once more and is undone.
+SELECT stacksaga.define_saga('stops', ARRAY[stacksaga.queue_step('reserve', 'told', compensable => true),
+    stacksaga.queue_step('pay', 'told', compensable => false)], on_failure => 'park', events_topic => 'told');
+SELECT saga_id AS id FROM stacksaga.start_saga('stops') \gset
+SELECT told.complete();
+SELECT told.fail('non_retryable');
+SELECT stacksaga.retry_saga(:'id', 'the card works');
+SELECT told.fail('non_retryable');
+SELECT stacksaga.compensate_saga(:'id', 'it does not'), stacksaga.compensate_saga(:'id', 'again');
+SELECT told.complete();
+SELECT * FROM told.news();
+
 -- Bulk calls as each changes; dry runs nothing. What is refused, and rolled back, is not said either.
 SELECT o.saga_id AS one, t.saga_id AS two FROM stacksaga.start_saga('served', key => 'one') AS o, stacksaga.start_saga('served', key => 'two') AS t \gset
 SELECT count(*) FROM stacksaga.cancel_sagas(ARRAY[:'one', :'two']::uuid[], 'no', dry_run => true);

@@ -18,11 +18,34 @@ namespace stacksaga {
 
 namespace {
 
-constinit pg::Statement make_event{
-    "SELECT pg_catalog.jsonb_build_object('saga', $1::text, 'key', $2::text, 'saga_id', $3::uuid,"
-    "         'run', $4::integer, 'version', $5::integer, 'status', $6::text,"
-    "         'direction', $7::text, 'step', $8::text, 'error_class', $9::text,"
-    "         'attributes', coalesce($10::jsonb, '{}'), 'started_at', $11::text, 'at', $12::text)"};
+JsonbValue json_text(std::string_view text) {
+    JsonbValue value{};
+    value.type = jbvString;
+    value.val.string.val = const_cast<char *>(text.data());
+    value.val.string.len = static_cast<int>(text.size());
+    return value;
+}
+
+JsonbValue json_text(std::optional<std::string_view> text) {
+    return text ? json_text(*text) : JsonbValue{.type = jbvNull, .val = {}};
+}
+
+JsonbValue json_number(int32 number) {
+    JsonbValue value{};
+    value.type = jbvNumeric;
+    value.val.numeric = DatumGetNumeric(DirectFunctionCall1(int4_numeric, Int32GetDatum(number)));
+    return value;
+}
+
+JsonbValue json_object(std::optional<Datum> object) {
+    const Datum datum = object ? *object : DirectFunctionCall1(jsonb_in, CStringGetDatum("{}"));
+    Jsonb *json = DatumGetJsonbP(datum);
+    JsonbValue value{};
+    value.type = jbvBinary;
+    value.val.binary.data = &json->root;
+    value.val.binary.len = static_cast<int>(VARSIZE(json) - VARHDRSZ);
+    return value;
+}
 
 /// The attempts of a step in a direction.
 struct StepPlace {
@@ -65,15 +88,29 @@ Datum payload_of(const Definition &definition, const pg::TableRow &saga, Timesta
         name = definition.step(step->step_no).name;
         error_class = error_class_of(saga, *step);
     }
-    const std::optional<Datum> attributes = saga.optional(Column::attributes);
-    const pg::Rows rows = make_event.run(
-        pg::param(definition.saga), pg::param(saga.optional_text(Column::key)),
-        pg::param(saga.uuid(Column::saga_id)), pg::param(saga.int4(Column::run)),
-        pg::param(definition.version), pg::param(saga.text(Column::status)),
-        pg::param(saga.text(Column::direction)), pg::param(name), pg::param(error_class),
-        attributes ? pg::param_datum(JSONBOID, *attributes) : pg::param_null(JSONBOID),
-        pg::param(utc_text(saga.time(Column::created_at))), pg::param(utc_text(at)));
-    return rows.value(0);
+    const std::string_view id{uuid_text(saga.uuid(Column::saga_id))};
+    std::array members{
+        std::pair{"saga", json_text(definition.saga)},
+        std::pair{"key", json_text(saga.optional_text(Column::key))},
+        std::pair{"saga_id", json_text(id)},
+        std::pair{"run", json_number(saga.int4(Column::run))},
+        std::pair{"version", json_number(definition.version)},
+        std::pair{"status", json_text(saga.text(Column::status))},
+        std::pair{"direction", json_text(saga.text(Column::direction))},
+        std::pair{"step", json_text(name)},
+        std::pair{"error_class", json_text(error_class)},
+        std::pair{"attributes", json_object(saga.optional(Column::attributes))},
+        std::pair{"started_at", json_text(utc_text(saga.time(Column::created_at)))},
+        std::pair{"at", json_text(utc_text(at))},
+    };
+    JsonbParseState *state = nullptr;
+    pushJsonbValue(&state, WJB_BEGIN_OBJECT, nullptr);
+    for (auto &[member, value] : members) {
+        JsonbValue key = json_text(std::string_view{member});
+        pushJsonbValue(&state, WJB_KEY, &key);
+        pushJsonbValue(&state, WJB_VALUE, &value);
+    }
+    return JsonbPGetDatum(JsonbValueToJsonb(pushJsonbValue(&state, WJB_END_OBJECT, nullptr)));
 }
 
 } // namespace
