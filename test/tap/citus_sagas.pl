@@ -91,9 +91,13 @@ is_soon(q{SELECT count(*) FILTER (WHERE status = 'completed') || ' ' || count(*)
 
 # Retention.
 my $left = sql(q{SELECT count(*) FROM stacksaga.saga WHERE finished_at IS NULL});
+sql(q{SELECT stacksaga.define_saga('kept', ARRAY[stacksaga.timer_step('now', delay => '0')], keep => '1 day')});
+sql(q{SELECT stacksaga.start_saga('kept', key => 'kept')});
+is_soon(q{SELECT status FROM stacksaga.saga WHERE saga_id = stacksaga.saga_id_of('kept', 'kept')}, 'completed', 'one that is kept for a day ends');
 $main->append_conf('postgresql.conf', "stacksaga.saga_retention = 0\nstacksaga.failed_saga_retention = 0");
 $main->reload;
-is_soon(q{SELECT stacksaga.expire_sagas(1000) * 0 + count(*) FROM stacksaga.saga}, $left, 'what has finished is removed');
+is_soon(q{SELECT stacksaga.expire_sagas(1000) * 0 + count(*) FROM stacksaga.saga}, $left + 1, 'what has finished is removed, but not what its definition keeps');
+is_soon(q{SET stacksaga.clock_offset = '25 hours'; SELECT stacksaga.expire_sagas(1000) * 0 + count(*) FROM stacksaga.saga}, $left, 'which goes by itself');
 is(sql('SELECT count(*) FROM stacksaga.effect'), sql('SELECT count(*) FROM stacksaga.effect e WHERE saga_id IN (SELECT saga_id FROM stacksaga.saga)'),
 	'with its effects');
 

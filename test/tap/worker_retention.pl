@@ -21,9 +21,14 @@ $node->safe_psql('postgres', q{
 	END $$;
 	SELECT stacksaga.define_saga('fail', ARRAY[
 		stacksaga.sql_step('only', 'fail(stacksaga.step_call)')]);
+	SELECT stacksaga.define_saga('short', ARRAY[stacksaga.sql_step('only', 'fail(stacksaga.step_call)')], keep => '1 hour');
+	SELECT stacksaga.define_saga('long', ARRAY[stacksaga.sql_step('only', 'fail(stacksaga.step_call)')], keep => '-1 hour');
 	SELECT stacksaga.accept_message('consumer', 'message')});
 wait_until_works($node, 'postgres', 2);
 is(run_saga($node, 'postgres', 'fail'), 'failed', 'one saga has failed');
+is(run_saga($node, 'postgres', 'short'), 'failed', 'and one that its definition keeps for an hour');
+is(run_saga($node, 'postgres', 'long'), 'failed', 'and one that it keeps for ever');
+my $kept = q{SELECT string_agg(saga, ' ' ORDER BY saga) FROM stacksaga.sagas WHERE status = 'failed'};
 # More than a worker removes in one step.
 $node->safe_psql('postgres', q{
 	SELECT count(*) FROM (SELECT stacksaga.start_saga('answer') FROM generate_series(1, 1500)) AS s});
@@ -37,10 +42,10 @@ sub set_clock
 	$node->append_conf('postgresql.conf', "stacksaga.clock_offset = '$offset'");
 	return $node->reload;
 }
+set_clock('2 hours');
+ok($node->poll_query_until('postgres', $kept, 'fail long'), 'a failed saga is removed after the hour that its definition says');
 set_clock('31 days');
-ok($node->poll_query_until('postgres',
-		q{SELECT count(*) = 0 FROM stacksaga.saga WHERE status = 'failed'}),
-	'a failed saga is removed after 30 days');
+ok($node->poll_query_until('postgres', $kept, 'long'), 'the other one after 30 days, but not the one that is to stay');
 ok($node->poll_query_until('postgres', 'SELECT count(*) = 0 FROM stacksaga.accepted_message'),
 	'and so is an accepted message');
 is($node->safe_psql('postgres', sprintf($completed, 1500)),

@@ -149,9 +149,10 @@ CREATE TABLE stacksaga.saga (
     headers          jsonb NOT NULL,
     parked_at        timestamptz,
     deadline         interval,
+    remove_at        timestamptz,
     PRIMARY KEY (saga_id, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 10000);
-CREATE INDEX saga_finished ON stacksaga.saga (ring_id, slot, direction, finished_at)
+CREATE INDEX saga_finished ON stacksaga.saga (ring_id, slot, direction, remove_at, finished_at)
     WHERE finished_at IS NOT NULL;
 CREATE INDEX saga_created ON stacksaga.saga (created_at, saga_id);
 CREATE INDEX saga_listed ON stacksaga.saga (status, definition_id, created_at, saga_id);
@@ -184,6 +185,8 @@ COMMENT ON COLUMN stacksaga.saga.parked_at IS
     'Since when its deadline does not run since it is parked in direction act; null: it is not';
 COMMENT ON COLUMN stacksaga.saga.deadline IS
     'How long it may take, where its start said so; null: what its definition says';
+COMMENT ON COLUMN stacksaga.saga.remove_at IS
+    'When it may be removed, of one that has finished: written at its end where its definition says how long it is kept, infinity: never; infinity also for a child, which goes with its parent; null: as the settings say';
 COMMENT ON COLUMN stacksaga.saga.created_at IS 'When it was started';
 COMMENT ON COLUMN stacksaga.saga.updated_at IS 'When the row was last changed';
 COMMENT ON COLUMN stacksaga.saga.finished_at IS 'When it completed or failed; null: not yet';

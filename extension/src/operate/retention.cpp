@@ -27,33 +27,43 @@ namespace stacksaga {
 namespace {
 
 constexpr int32 sagas_max = 100000;
+// A saga may go since before its end commits, where its definition keeps it for no time at all.
+constexpr int64 commit_time_us = 600 * USECS_PER_SEC;
 
 #define OF_SAGA " WHERE saga_id = $1 AND token OPERATOR(stacksaga.=) $2::stacksaga.ring_token"
 #define OF_SAGAS " WHERE saga_id = ANY ($1)"
 
 // Completed sagas have direction act, failed ones compensate: so the index that finds both by the
-// instant of their end needs no status.
-#define FIND_EXPIRED(LOCK)                                                                         \
+// instant of their end needs no status. Its order names remove_at too, which is the same for all
+// that the settings keep.
+#define FIND_DUE(DUE, LOCK)                                                                        \
     "SELECT s.saga_id, s.definition_id, s.latest_run, s.key, s.run"                                \
-    "  FROM unnest($2::integer[]) AS o(slot), LATERAL ("                                           \
+    "  FROM unnest($2::integer[]) AS o(slot), unnest($3::text[]) AS d(direction), LATERAL ("       \
     "       SELECT saga_id, definition_id, latest_run, key, run FROM stacksaga.saga AS s"          \
-    "        WHERE s.ring_id = $1 AND s.slot = o.slot AND s.direction = $3"                        \
-    "          AND s.finished_at > $4 AND s.finished_at <= $5"                                     \
+    "        WHERE s.ring_id = $1 AND s.slot = o.slot AND s.direction = d.direction"               \
+    "          AND s.finished_at IS NOT NULL AND " DUE                                             \
     "          AND s.parent_id IS NULL" IS_NOT_KEPT(                                               \
-        "saga", "s.saga_id::text", "$7") "        ORDER BY s.finished_at LIMIT $6" LOCK ") AS s"   \
-                                         " LIMIT $6"
+        "saga", "s.saga_id::text",                                                                 \
+        "$7") "        ORDER BY s.remove_at, s.finished_at LIMIT $6" LOCK ") AS s LIMIT $6"
+#define FIND_EXPIRED(LOCK)                                                                         \
+    FIND_DUE("s.remove_at IS NULL AND s.finished_at > $4 AND s.finished_at <= $5", LOCK)
+#define FIND_REMOVABLE(LOCK) FIND_DUE("s.remove_at > $4 AND s.remove_at <= $5", LOCK)
 enum class ExpiredColumn : uint8_t { saga_id, definition_id, latest_run, key, run };
 constinit pg::Select<ExpiredColumn> find_and_lock{FIND_EXPIRED(" FOR UPDATE SKIP LOCKED")};
 constinit pg::Select<ExpiredColumn> find_here{FIND_EXPIRED(""), pg::Reads::this_node};
-#define LOCK_SAGA                                                                                    \
-    "SELECT definition_id, latest_run, direction, finished_at, key, run FROM stacksaga.saga" OF_SAGA \
-    " FOR UPDATE"
+constinit pg::Select<ExpiredColumn> find_and_lock_removable{
+    FIND_REMOVABLE(" FOR UPDATE SKIP LOCKED")};
+constinit pg::Select<ExpiredColumn> find_removable_here{FIND_REMOVABLE(""), pg::Reads::this_node};
+#define LOCK_SAGA                                                                                  \
+    "SELECT definition_id, latest_run, direction, finished_at, remove_at, key, run"                \
+    "  FROM stacksaga.saga" OF_SAGA " FOR UPDATE"
 constinit pg::Statement find_id{"SELECT FROM stacksaga.saga" OF_SAGA};
 enum class LockedColumn : uint8_t {
     definition_id,
     latest_run,
     direction,
     finished_at,
+    remove_at,
     key,
     run,
 };
@@ -182,6 +192,17 @@ bool add_tree(const pg_uuid_t &root, const Definition &definition, Ids &doomed) 
     return true;
 }
 
+/// Whether the retention of a saga is over.
+bool may_go(const pg::RowsOf<LockedColumn> &saga, TimestampTz now) {
+    const std::optional<TimestampTz> finished_at = saga.optional_time(0, LockedColumn::finished_at);
+    if (!finished_at)
+        return false;
+    if (const auto remove_at = saga.optional_time(0, LockedColumn::remove_at))
+        return *remove_at <= now;
+    return *finished_at <=
+           cutoff_of(*core::direction_of(saga.text(0, LockedColumn::direction)), now);
+}
+
 /// Adds the later runs of a key. False when the retention of one is not over, or another session
 /// holds it: then the first run, which names the latest, has to wait for it.
 bool add_later_runs(std::string_view saga, std::string_view key, int32 latest, TimestampTz now,
@@ -190,13 +211,7 @@ bool add_later_runs(std::string_view saga, std::string_view key, int32 latest, T
         const pg_uuid_t id = keyed_saga_id(saga, key, run);
         hold_shard_of(id);
         const auto rows = lock_run.run(pg::param(id), token_param(id));
-        if (rows.empty())
-            return false;
-        const std::optional<TimestampTz> finished_at =
-            rows.optional_time(0, LockedColumn::finished_at);
-        if (!finished_at ||
-            *finished_at >
-                cutoff_of(*core::direction_of(rows.text(0, LockedColumn::direction)), now) ||
+        if (rows.empty() || !may_go(rows, now) ||
             !add_tree(id, load_definition(rows.int4(0, LockedColumn::definition_id)), doomed))
             return false;
     }
@@ -289,28 +304,33 @@ bool add_all_runs(const Expired &e, TimestampTz now, Ids &doomed) {
            (e.latest_run == 0 || add_later_runs(definition.saga, e.key, e.latest_run, now, doomed));
 }
 
+/// A statement that finds what may go, and the same where Citus distributes the table.
+struct Finding {
+    pg::Select<ExpiredColumn> &locked, &here;
+};
+
 /// The search of one call.
 struct Search {
+    const Finding finding;
     const pg::Param ring_id;
     const std::span<const int32> slots;
-    const core::Direction direction;
+    const pg::Param directions;
     const TimestampTz now;
-    const int64 limit; ///< of the sagas that it finds
+    const TimestampTz until; ///< of the instants that the index is in the order of
+    const int64 limit;       ///< of the sagas that it finds
     TimestampTz &from;
     std::optional<pg_uuid_t> first{}; ///< of those that were to be removed last
 };
 
 /// Removes the first sagas that are due, each with all that is removed with it.
 Removed remove_first(Search &search, int64 wanted) {
-    const TimestampTz until = cutoff_of(search.direction, search.now);
-    if (until <= search.from)
+    if (search.until <= search.from)
         return {};
     const bool is_locked = !pg::names_table_of_citus("stacksaga.saga");
-    const auto rows =
-        (is_locked ? find_and_lock : find_here)
-            .run(search.ring_id, pg::param_array(search.slots),
-                 pg::param(core::name_of(search.direction)), pg::param_time(search.from),
-                 pg::param_time(until), pg::param(search.limit), pg::param_time(search.now));
+    const auto rows = (is_locked ? search.finding.locked : search.finding.here)
+                          .run(search.ring_id, pg::param_array(search.slots), search.directions,
+                               pg::param_time(search.from), pg::param_time(search.until),
+                               pg::param(search.limit), pg::param_time(search.now));
     Ids doomed;
     Removed removed{};
     search.first.reset();
@@ -334,20 +354,14 @@ Removed remove_first(Search &search, int64 wanted) {
     // skipped ones are tried again later.
     if (is_all && (static_cast<int64>(rows.count()) < search.limit || removed.rows == 0) &&
         !has_kept_rows("saga"))
-        search.from = until;
+        search.from = search.until;
     return removed;
 }
 
-int64 remove_of(int32 ring_id, std::span<const int32> slots, core::Direction direction,
-                TimestampTz now, int64 limit, TimestampTz &from) {
-    Search search{.ring_id = pg::param(ring_id),
-                  .slots = slots,
-                  .direction = direction,
-                  .now = now,
-                  .limit = limit,
-                  .from = from};
+int64 remove_found(Search search) {
     return remove_passing_over(
-        "saga", now, limit, [&](int64 wanted) { return remove_first(search, wanted); },
+        "saga", search.now, search.limit,
+        [&](int64 wanted) { return remove_first(search, wanted); },
         [&] {
             return search.first ? std::optional{std::string_view{uuid_text(*search.first)}}
                                 : std::nullopt;
@@ -419,11 +433,29 @@ void forget_expired_keys(TimestampTz now, int64 limit, TimestampTz &from) {
 int64 remove_expired_sagas(int32 ring_id, std::span<const int32> slots, int64 limit,
                            RetentionMemory &memory) {
     const TimestampTz now = pg::clock_now();
-    const int64 removed =
-        remove_of(ring_id, slots, core::Direction::act, now, limit, memory.completed_from);
+    int64 removed = 0;
+    const auto remove = [&](const Finding &finding, std::span<const std::string_view> directions,
+                            TimestampTz until, TimestampTz &from) {
+        removed += remove_found({.finding = finding,
+                                 .ring_id = pg::param(ring_id),
+                                 .slots = slots,
+                                 .directions = pg::param_array(directions),
+                                 .now = now,
+                                 .until = until,
+                                 .limit = std::max<int64>(limit - removed, 0),
+                                 .from = from});
+    };
+    const Finding by_settings{find_and_lock, find_here};
+    const Finding by_definition{find_and_lock_removable, find_removable_here};
+    const std::span<const std::string_view> directions = core::direction_names;
+    remove(by_definition, directions, now, memory.kept_from);
+    memory.kept_from = std::min(memory.kept_from, pg::time_plus(now, -commit_time_us));
+    remove(by_settings, directions.first(1), cutoff_of(core::Direction::act, now),
+           memory.completed_from);
     forget_expired_keys(now, limit, memory.keys_from);
-    return removed + remove_of(ring_id, slots, core::Direction::compensate, now,
-                               std::max<int64>(limit - removed, 0), memory.failed_from);
+    remove(by_settings, directions.subspan(1), cutoff_of(core::Direction::compensate, now),
+           memory.failed_from);
+    return removed;
 }
 
 // expire_sagas(max_sagas) -> bigint

@@ -4,16 +4,21 @@
 // A child is removed with its parent. The runs of a key are removed together, since the first row
 // says which run is the latest; what is left of a key is a row of removed_saga for each of its
 // runs, for stacksaga.key_retention. A run that was started after the first one was removed is
-// removed on its own. An index in the order of removal finds them; nothing reads those that stay.
+// removed on its own.
+//
+// How long a saga stays is what the settings say now, or what its definition said at its end, which
+// has written the instant when it may go. One index in the order of removal finds both; nothing
+// reads those that stay.
 #pragma once
 #include "pg/pg.hpp"
 
 namespace stacksaga {
 
-/// The memory of removal between calls: no saga that finished before these instants is left.
+/// The memory of removal between calls: no saga is left that finished before these instants.
 struct RetentionMemory {
     TimestampTz completed_from = DT_NOBEGIN;
     TimestampTz failed_from = DT_NOBEGIN;
+    TimestampTz kept_from = DT_NOBEGIN; ///< of what goes at an instant of its own
     TimestampTz keys_from = DT_NOBEGIN;
 };
 static_assert(std::is_trivially_destructible_v<RetentionMemory>);

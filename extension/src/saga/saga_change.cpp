@@ -127,10 +127,10 @@ std::string_view column_text(HeapTuple tuple, TupleDesc descriptor, const char *
 }
 
 /// The columns of a saga that change while it runs; all others say which saga it is.
-constexpr std::array<std::string_view, 13> changing_columns{
+constexpr std::array<std::string_view, 14> changing_columns{
     "status",       "direction",   "failed_step", "parked_step", "parked_direction",
     "updated_at",   "finished_at", "latest_run",  "error",       "compensation_requested",
-    "suspended_at", "deadline_at", "parked_at"};
+    "suspended_at", "deadline_at", "parked_at",   "remove_at"};
 
 /// Only adopt_ring(), which holds the fence, changes its ring and the slot there.
 bool is_moved_under_fence(std::string_view column, HeapTuple before, TupleDesc descriptor) {

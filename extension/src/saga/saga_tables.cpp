@@ -44,6 +44,7 @@ constexpr std::array saga_columns{
     pg::TableColumn{"headers", JSONBOID, not_null, nullptr, pg::Toasted::left},
     pg::TableColumn{"parked_at", TIMESTAMPTZOID, nullable},
     pg::TableColumn{"deadline", INTERVALOID, nullable},
+    pg::TableColumn{"remove_at", TIMESTAMPTZOID, nullable},
 };
 /// Matches finished sagas of a distributed trace: only their headers are read at the end of a saga.
 bool is_traced(const pg::TableRow &row) {
@@ -60,7 +61,7 @@ constexpr std::array saga_indexes{
         .name = "saga_pkey", .key = {SagaColumn::saga_id, SagaColumn::token}, .is_unique = true},
     pg::TableIndex{
         .name = "saga_finished",
-        .key = {SagaColumn::ring_id, SagaColumn::slot, SagaColumn::direction,
+        .key = {SagaColumn::ring_id, SagaColumn::slot, SagaColumn::direction, SagaColumn::remove_at,
                 SagaColumn::finished_at},
         .predicate = "(finished_at IS NOT NULL)",
         .holds = [](const pg::TableRow &row) { return !row.is_null(SagaColumn::finished_at); }},

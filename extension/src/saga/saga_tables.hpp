@@ -36,6 +36,7 @@ enum class SagaColumn : uint8 {
     headers,
     parked_at,
     deadline,
+    remove_at,
 };
 
 enum class RemovedColumn : uint8 {

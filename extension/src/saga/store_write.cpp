@@ -12,6 +12,7 @@
 #include "core/saga/saga_state.hpp"
 #include "core/saga/work_purpose.hpp"
 
+#include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/statement/query.hpp"
 #include "src/common/counters.hpp"
@@ -352,11 +353,23 @@ void write_work(Saga &saga) {
             write_row(saga, row);
 }
 
+/// When retention may remove the saga, which ends now; nothing: as the settings say by then.
+std::optional<TimestampTz> removal_of(const Saga &saga) {
+    if (saga.parent_id)
+        return DT_NOEND; // it goes with its parent
+    const std::optional<int64> keep = saga.full_definition().keep_us;
+    if (!keep)
+        return std::nullopt;
+    return *keep < 0 ? DT_NOEND : pg::time_plus(saga.now, *keep);
+}
+
 void write_status(Saga &saga, const core::SagaRow &row) {
     using Column = SagaColumn;
-    std::optional<TimestampTz> finished_at;
-    if (core::is_final(row.status))
+    std::optional<TimestampTz> finished_at, remove_at;
+    if (core::is_final(row.status)) {
         finished_at = saga.now;
+        remove_at = removal_of(saga);
+    }
     std::optional<std::string_view> parked_direction;
     if (row.parked_direction)
         parked_direction = core::name_of(*row.parked_direction);
@@ -376,7 +389,8 @@ void write_status(Saga &saga, const core::SagaRow &row) {
                                  assign(Column::compensation_requested, pg::param(requested)),
                                  assign(Column::suspended_at, pg::param_time(row.suspended_at)),
                                  assign(Column::parked_at, pg::param_time(row.parked_at)),
-                                 assign(Column::deadline_at, pg::param_time(saga.deadline_at))});
+                                 assign(Column::deadline_at, pg::param_time(saga.deadline_at)),
+                                 assign(Column::remove_at, pg::param_time(remove_at))});
     CRASH_POINT("saga: status written");
 }
 
