@@ -40,7 +40,7 @@ dead_messages|\N||subscription text, topic text, key text, message_id uuid, dead
 dedupe_state|2|scope text, key text|TABLE(rung text, state text, created_at timestamp with time zone, expires_at timestamp with time zone, detail jsonb)
 define_saga|2|name text, steps stacksaga.step_definition[], deadline interval DEFAULT NULL::interval, retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, compensation_retry stacksaga.retry_policy DEFAULT NULL::stacksaga.retry_policy, on_compensation_failure text DEFAULT 'park'::text, on_failure text DEFAULT 'compensate'::text, events_topic text DEFAULT NULL::text, keep interval DEFAULT NULL::interval|integer
 define_saga_content|9|name text, steps jsonb, deadline interval, retry jsonb, compensation_retry jsonb, on_compensation_failure text, on_failure text, events_topic text, keep interval|integer
-definitions|\N||saga text, version integer, is_current boolean, steps integer, definer text, defined_at timestamp with time zone, live_sagas bigint
+definitions|\N||saga text, version integer, is_current boolean, steps integer, definer text, defined_at timestamp with time zone, live_sagas bigint, paused boolean, paused_since timestamp with time zone, paused_until timestamp with time zone, pause_reason text
 discard_message|3|subscription text, message_id uuid, reason text|void
 discarded_messages|\N||subscription text, topic text, key text, message_id uuid, dead_since timestamp with time zone, attempts integer, last_error text, discarded_at timestamp with time zone, discarded_by text, discard_reason text, region text, cluster text
 doctor|0||TABLE(severity text, check_name text, detail text, fix text)
@@ -91,6 +91,7 @@ nodes|\N||node text, region text, cluster text, kind text, state text, load doub
 operator_actions|\N||at timestamp with time zone, role_name text, on_behalf_of text, action text, object text, reason text, detail text
 outcome_rules|0||TABLE(rule integer, direction text, error_class text, attempts_left text, has_verify text, irreversible text, outcome text, sentence text, in_doubt text, on_failure text)
 parked_sagas|\N||saga_id uuid, saga text, key text, step text, direction text, since timestamp with time zone, error text, hint text, parent_id uuid
+pause_definition|2|saga text, reason text, until timestamp with time zone DEFAULT NULL::timestamp with time zone|void
 pause_queue|2|queue text, reason text, until timestamp with time zone DEFAULT NULL::timestamp with time zone|void
 pause_schedule|2|schedule text, reason text|void
 pause_subscription|2|subscription text, reason text, until timestamp with time zone DEFAULT NULL::timestamp with time zone|void
@@ -111,6 +112,7 @@ reset_instants|1|reason text, dry_run boolean DEFAULT true|TABLE(kind text, obje
 release_step|3|saga_id uuid, step text, lease bigint, retry_after interval DEFAULT '00:00:00'::interval, reason text DEFAULT NULL::text|text
 release_steps|3|saga_ids uuid[], steps text[], leases bigint[], retry_after interval DEFAULT '00:00:00'::interval, reason text DEFAULT NULL::text|TABLE(saga_id uuid, step text, status text, sqlstate text, error text)
 resolve_step|3|saga_id uuid, step text, outcome text, output jsonb DEFAULT NULL::jsonb, reason text DEFAULT NULL::text, direction text DEFAULT NULL::text|text
+resume_definition|2|saga text, reason text|void
 resume_queue|2|queue text, reason text|void
 resume_saga|2|saga_id uuid, reason text|text
 resume_sagas|2|saga_ids uuid[], reason text, dry_run boolean DEFAULT true, spread interval DEFAULT '00:00:00'::interval|TABLE(saga_id uuid, status_before text, status_after text, sqlstate text, error text)

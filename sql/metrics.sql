@@ -29,6 +29,7 @@ SELECT count(*) FROM stacksaga.start_saga('metrics queue');
 SELECT stacksaga.create_subscription('metrics', 'metrics');
 SELECT stacksaga.create_schedule('metrics', 'metrics queue', '@hourly');
 SELECT stacksaga.set_queue('metrics limits', max_running => 2, max_running_per_group => 5, rate => 7);
+SELECT stacksaga.pause_definition('metrics queue', 'a test');
 CREATE TABLE metrics.now AS SELECT * FROM stacksaga.metrics();
 SELECT DISTINCT name FROM metrics.now EXCEPT SELECT name FROM stacksaga.metric_descriptions();
 SELECT name FROM stacksaga.metric_descriptions() EXCEPT SELECT name FROM metrics.now;

@@ -42,6 +42,7 @@ inline constexpr std::array<std::string_view, 94> crash_points{
     "saga: status written",
     "saga: event published, status not written",
     "signal: taken, status not written",
+    "pause: step brought back",
     "claim: before the lease",
     "claim: lease written",
     "claim: step returned",

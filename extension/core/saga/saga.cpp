@@ -67,15 +67,36 @@ bool is_held_back(const SagaState &saga, const Work &work) {
            !(is_waiting(saga, work) || is_kept(saga, work) || work.is_ahead());
 }
 
-bool arrange(const SagaState &saga, Work &work) {
-    if (is_held_back(saga, work) == work.resume_at.has_value())
+/// An attempt of an action, which begins when the row is due. The end of a wait for a signal or an
+/// instant is none; a wait for a child may begin with another child.
+bool begins_action(const SagaState &saga, const Work &work) {
+    if (work.purpose != WorkPurpose::step || work.direction != Direction::act ||
+        work.is_claimed() || work.verifying || work.resume_at.value_or(work.due_at) == never)
         return false;
-    if (work.resume_at) {
-        work.due_at = *work.resume_at;
-        work.resume_at.reset();
-    } else {
+    return !is_waiting(saga, work) || is_wait_for_child(saga, work);
+}
+
+enum class Hold : std::uint8_t { nothing, of_saga, of_definition };
+
+Hold find_hold(const SagaState &saga, const Work &work) {
+    if (is_held_back(saga, work))
+        return Hold::of_saga;
+    return saga.is_paused && begins_action(saga, work) ? Hold::of_definition : Hold::nothing;
+}
+
+bool arrange(const SagaState &saga, Work &work) {
+    const Hold hold = find_hold(saga, work);
+    const bool is_held = hold != Hold::nothing;
+    const bool is_set_aside = hold == Hold::of_definition;
+    if (is_held == work.resume_at.has_value() && is_set_aside == work.is_set_aside)
+        return false;
+    work.is_set_aside = is_set_aside;
+    if (is_held && !work.resume_at) {
         work.resume_at = work.due_at;
         work.due_at = never;
+    } else if (!is_held && work.resume_at) {
+        work.due_at = *work.resume_at;
+        work.resume_at.reset();
     }
     return true;
 }
@@ -175,7 +196,7 @@ bool is_kept(const SagaState &saga, const Work &work) {
 bool may_begin(const SagaState &saga, const Work &work) {
     if (work.is_claimed())
         return true;
-    return !saga.ancestry.is_suspended && !is_held_back(saga, work);
+    return !saga.ancestry.is_suspended && find_hold(saga, work) == Hold::nothing;
 }
 
 bool add_work(SagaState &saga, const Step &step, const NewWork &work) {

@@ -37,7 +37,8 @@ struct Work {
     std::optional<std::int64_t> lease{};
     std::optional<std::int64_t> lease_until{}; ///< set while claimed
     std::optional<std::int64_t> started_at{};
-    std::optional<std::int64_t> resume_at{}; ///< while the saga is suspended: when it would be due
+    std::optional<std::int64_t> resume_at{}; ///< while it is held back: when it would be due
+    bool is_set_aside = false; ///< held back by nothing but the pause of its definition
     bool verifying = false;
     std::int32_t verify_attempts = 0; ///< how often in a row verify has not decided
     bool falling_back = false; ///< the fallback is tried; of a compensation: it undoes the fallback
@@ -273,7 +274,8 @@ struct SagaState {
     std::optional<Length> deadline; ///< its whole length
     bool is_child;
     Ancestry ancestry{};
-    std::int64_t now; ///< one instant for everything that is decided
+    bool is_paused = false; ///< its definition: no attempt of an action begins
+    std::int64_t now;       ///< one instant for everything that is decided
     /// How long services remember a key; nothing: for ever.
     std::optional<std::int64_t> dedupe_retention_us{};
     Memory memory;
@@ -353,8 +355,8 @@ void claim_work(SagaState &saga, const Work &attempt, std::int64_t lease_until,
 /// Moves the end of a claim.
 void extend_work(SagaState &saga, const Work &work, std::int64_t lease_until, std::int64_t due_at);
 
-/// Makes due never what a suspension, a park or a pending compensation holds back, and due again as
-/// it was what nothing holds back any more.
+/// Makes due never what a suspension, a park, a pending compensation or a pause of the definition
+/// holds back, and due again as it was what nothing holds back any more.
 void arrange_work(SagaState &saga);
 /// Unclaimed steps that are due before now + `delay` are due then. The end of a wait for a signal
 /// is no attempt, and stays.

@@ -48,7 +48,7 @@
 namespace stacksaga::pg {
 
 inline constexpr size_t table_columns_max = 32; ///< as many parameters as a statement has
-inline constexpr size_t table_indexes_max = 8;
+inline constexpr size_t table_indexes_max = 9;
 inline constexpr size_t table_triggers_max = 2;
 inline constexpr size_t index_columns_max = 6;
 

@@ -341,6 +341,15 @@ AS $$
              FROM stacksaga_internal.waiting_by_rank(l.ring_id, l.queue, 1000) AS b WHERE b.rank > 0) AS w
      WHERE l.paused_at IS NOT NULL AND w.waiting > 0
     UNION ALL
+    SELECT 'warning', 'definitions', format(
+               'definition "%s" has been paused for %s ("%s"): %s steps wait', p.saga,
+               date_trunc('second', stacksaga.clock_now() - p.paused_at), p.pause_reason,
+               CASE WHEN w.waiting < 1000 THEN w.waiting::text ELSE '1000 or more' END),
+           format('SELECT stacksaga.resume_definition(%L, ''...'');', p.saga)
+      FROM stacksaga_internal.definition_pauses() AS p
+     CROSS JOIN LATERAL stacksaga_internal.set_aside_steps(p.saga, 1000) AS w(waiting)
+     WHERE w.waiting > 0
+    UNION ALL
     SELECT 'warning', 'queues', format('no definition names %s, which has limits or is paused', l.name),
            format(CASE WHEN l.paused_at IS NULL THEN 'SELECT stacksaga.drop_queue(%L);'
                        ELSE 'SELECT stacksaga.resume_queue(%L, ''...'');' END
@@ -371,7 +380,7 @@ AS $$
            SELECT hashtext(d.queue COLLATE "C")::bigint & 4294967295 FROM defined d)
 $$;
 COMMENT ON FUNCTION stacksaga_internal.doctor_queues IS
-    'Internal: returns what doctor() says of queues that are paused, misspelt or held by suspended sagas';
+    'Internal: returns what doctor() says of definitions that are paused, and of queues that are paused, misspelt or held by suspended sagas';
 
 CREATE OR REPLACE FUNCTION stacksaga_internal.doctor_instants()
 RETURNS TABLE (severity text, check_name text, detail text, fix text)

@@ -27,7 +27,7 @@ COMMENT ON FUNCTION stacksaga_internal.saga_tables IS
 CREATE OR REPLACE FUNCTION stacksaga_internal.definition_tables() RETURNS regclass[]
 LANGUAGE sql STABLE PARALLEL SAFE SET search_path = pg_catalog, pg_temp
 AS $$
-    SELECT ARRAY['stacksaga.saga_definition', 'stacksaga.definition_step']::regclass[]
+    SELECT ARRAY['stacksaga.saga_definition', 'stacksaga.definition_step', 'stacksaga.definition_pause']::regclass[]
 $$;
 COMMENT ON FUNCTION stacksaga_internal.definition_tables IS
     'Internal: returns the tables that citus_enable() copies to each node';

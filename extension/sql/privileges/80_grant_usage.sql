@@ -18,6 +18,8 @@ SELECT kind, object
         ('{operator,support}', '{error_groups,saga_error_detail,message_error_detail}'),
         ('{operator,support,monitor}', '{saga_error_groups,parked_of_pattern,message_error_groups,error_pattern}'),
         ('{operator,support,monitor}', '{traced_sagas,saga_spans,hold_span_export}'),
+        ('{operator,support}', '{pause_definition,resume_definition}'),
+        ('{operator,support,monitor}', '{definition_pauses}'),
         ('{operator,support}', '{set_queue,drop_queue,pause_queue,resume_queue}'),
         ('{operator,support,monitor}', '{queues,queue_names,queue_settings,is_paused,queue_counts,waiting_by_rank,running_in_queue,suspended_leases}'),
         -- Schedules

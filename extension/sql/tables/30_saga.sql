@@ -297,6 +297,7 @@ CREATE TABLE stacksaga.work (
     postponed    smallint,
     place_at     timestamptz,
     releases     integer,
+    paused_saga  text COLLATE "C",
     PRIMARY KEY (saga_id, purpose, step_no, direction, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
@@ -320,6 +321,9 @@ CREATE INDEX work_leased ON stacksaga.work (ring_id, queue, due_at)
     WHERE queue IS NOT NULL AND lease_until IS NOT NULL;
 CREATE INDEX work_leased_by_group ON stacksaga.work (ring_id, queue, group_key)
     WHERE queue IS NOT NULL AND lease_until IS NOT NULL AND group_key <> '';
+-- What the pause of a definition has set aside, until it ends.
+CREATE INDEX work_set_aside ON stacksaga.work (paused_saga, ring_id, queue, resume_at)
+    WHERE paused_saga IS NOT NULL;
 COMMENT ON TABLE stacksaga.work IS
     'One row for everything that is or may become due: a step to run, a pause before a retry, a lease that may run out, a signal or a child that a step waits for, a deadline';
 COMMENT ON COLUMN stacksaga.work.saga_id IS 'The id of the saga';
@@ -344,6 +348,10 @@ COMMENT ON COLUMN stacksaga.work.place_at IS
     'When it was due before its latest claim: its place among others, which release_step() gives back; null: never claimed';
 COMMENT ON COLUMN stacksaga.work.releases IS
     'How many of its latest claims, in a row, were released; null: none';
+COMMENT ON COLUMN stacksaga.work.paused_saga IS
+    'The saga whose definition is paused, which alone holds the row back; null: nothing does, or something else';
+COMMENT ON INDEX stacksaga.work_set_aside IS
+    'What waits for the end of the pause of a definition, as it is brought back';
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do of the usual rank, by slot and instant; rows that only a service may claim are not in it';
 COMMENT ON INDEX stacksaga.work_for_workers_by_rank IS
@@ -365,7 +373,7 @@ COMMENT ON COLUMN stacksaga.work.direction IS 'Of a step; act for every other pu
 COMMENT ON COLUMN stacksaga.work.attempt_base IS
     'Attempts before the present count: a fallback, and an operator who retries a step, start a new one';
 COMMENT ON COLUMN stacksaga.work.resume_at IS
-    'While the saga is suspended, and due_at infinite: when it would be due';
+    'While the saga is suspended or its definition is paused, and due_at infinite: when it would be due';
 COMMENT ON COLUMN stacksaga.work.deferred IS
     'The retry budget of the queue or definition was empty: this pause is not the policy''s';
 COMMENT ON COLUMN stacksaga.work.falling_back IS 'The fallback of the step is tried, or undone: it acted';

@@ -120,8 +120,10 @@ SELECT d.saga, d.version, d.is_current,
        (SELECT count(*)::integer FROM stacksaga.definition_step s
          WHERE s.definition_id = d.definition_id) AS steps,
        d.definer::text AS definer, d.defined_at,
-       stacksaga_internal.live_sagas(d.definition_id) AS live_sagas
+       stacksaga_internal.live_sagas(d.definition_id) AS live_sagas,
+       p.saga IS NOT NULL AS paused, p.paused_at AS paused_since, p.paused_until, p.pause_reason
   FROM stacksaga.saga_definition d
+  LEFT JOIN stacksaga_internal.definition_pauses() AS p ON p.saga = d.saga
  CROSS JOIN (SELECT true) AS read_only; -- a view of one table could be written through
 COMMENT ON VIEW stacksaga.definitions IS
     'One row per version of a saga definition; live_sagas counts up to 1,000 sagas that have not ended';

@@ -110,6 +110,10 @@ COMMENT ON COLUMN stacksaga.definitions.is_current IS 'Whether new sagas take it
 COMMENT ON COLUMN stacksaga.definitions.steps IS 'How many steps it has';
 COMMENT ON COLUMN stacksaga.definitions.definer IS 'The role that its functions run as';
 COMMENT ON COLUMN stacksaga.definitions.defined_at IS 'When it was first defined';
+COMMENT ON COLUMN stacksaga.definitions.paused IS 'Whether no attempt of a step of any version begins';
+COMMENT ON COLUMN stacksaga.definitions.paused_since IS 'Since when it is paused';
+COMMENT ON COLUMN stacksaga.definitions.paused_until IS 'From when on it is not paused; null: it is not, or until resume_definition()';
+COMMENT ON COLUMN stacksaga.definitions.pause_reason IS 'The reason that was given';
 COMMENT ON COLUMN stacksaga.definitions.live_sagas IS 'Sagas of this version that have not ended, counted up to 1,000';
 
 COMMENT ON COLUMN stacksaga.queues.queue IS 'The name of the queue';

@@ -6,6 +6,7 @@
 
 #include "pg/statement/function.hpp"
 #include "src/common/limits.hpp"
+#include "src/definition/definition_pauses.hpp"
 #include "src/queue/queue_limits.hpp"
 #include "src/saga/step_call.hpp"
 
@@ -118,7 +119,21 @@ const char *wait_in_queue(const WaitingStep &w, TimestampTz now) {
                     hold != nullptr ? ": " : "", hold != nullptr ? hold : "");
 }
 
-const char *wait_of_step(const WaitingStep &w, TimestampTz now) {
+/// The pause that keeps the step from beginning; nullptr where none does.
+const DefinitionPause *pause_of(const WaitingSaga &saga, const WaitingStep &w, TimestampTz now) {
+    const bool waits_for_time = w.step.waits_for() == StepWait::time && !w.falling_back;
+    if (w.direction != core::Direction::act || w.verifying || waits_for_time)
+        return nullptr;
+    return find_pause(saga.definition.saga, now);
+}
+
+const char *wait_for_end(const DefinitionPause &pause, const WaitingStep &w) {
+    const bool has_end = pause.until != DT_NOEND;
+    return psprintf("waits to begin %s: the definition is paused%s%s", action_text(w),
+                    has_end ? " until " : "", has_end ? time_text(pause.until) : "");
+}
+
+const char *wait_of_step(const WaitingSaga &saga, const WaitingStep &w, TimestampTz now) {
     if (w.lease_until)
         return wait_for_answer(w);
     if (w.step.waits_for() == StepWait::signal && w.started_at && !w.falling_back)
@@ -126,6 +141,8 @@ const char *wait_of_step(const WaitingStep &w, TimestampTz now) {
                         action_text(w), since(w),
                         w.due_at == DT_NOEND ? "" : ", at the latest until ",
                         w.due_at == DT_NOEND ? "" : time_text(w.due_at));
+    if (const DefinitionPause *pause = pause_of(saga, w, now))
+        return wait_for_end(*pause, w);
     if (w.due_at == DT_NOEND)
         return psprintf("waits for its turn to run %s", action_text(w));
     if (w.due_at > now)
@@ -157,7 +174,7 @@ const char *waits_for(const WaitingSaga &saga, const std::optional<WaitingStep> 
         return wait_for_operator(saga);
     if (saga.status == core::Status::suspended)
         return psprintf("waits for an operator to resume it since %s", time_text(saga.updated_at));
-    return step ? wait_of_step(*step, now) : nullptr;
+    return step ? wait_of_step(saga, *step, now) : nullptr;
 }
 
 } // namespace stacksaga

@@ -265,10 +265,10 @@ int16 rank_of(const Saga &saga, const Work &work) {
                : saga.traits.priority;
 }
 
-using WorkValues = std::array<pg::Assignment, 16>;
+using WorkValues = std::array<pg::Assignment, 17>;
 
 /// The columns of a row of work that change.
-WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
+WorkValues values_of(const Saga &saga, const Work &w, std::optional<std::string_view> queue) {
     using Column = WorkColumn;
     return {
         assign(Column::due_at, pg::param_time(w.due_at)),
@@ -287,7 +287,9 @@ WorkValues values_of(const Work &w, std::optional<std::string_view> queue) {
         assign(Column::worker, pg::param(w.worker)),
         assign(Column::postponed, pg::param_null(INT2OID)),
         assign(Column::place_at, pg::param_time(w.place_at)),
-        assign(Column::releases, w.releases > 0 ? pg::param(w.releases) : pg::param_null(INT4OID))};
+        assign(Column::releases, w.releases > 0 ? pg::param(w.releases) : pg::param_null(INT4OID)),
+        assign(Column::paused_saga,
+               w.is_set_aside ? pg::param(saga.definition->saga) : pg::param_null(TEXTOID))};
 }
 
 using NewWorkRow = std::array<pg::Assignment, std::tuple_size_v<WorkValues> + 9>;
@@ -323,7 +325,7 @@ void wake_for_room(const Saga &saga, const pg::TableRow &before, bool is_leased)
 void write_row(Saga &saga, const core::WorkRow &row) {
     const Work &w = row.work;
     const std::optional<std::string_view> queue = queue_of(saga, w);
-    const WorkValues values = values_of(w, queue);
+    const WorkValues values = values_of(saga, w, queue);
     if (row.state == RowState::added) {
         work_table.insert(new_row(saga, w, values));
     } else {
@@ -334,7 +336,7 @@ void write_row(Saga &saga, const core::WorkRow &row) {
     }
     CRASH_POINT("step: work row written, nobody woken");
     // Only noted here. The wake happens after the commit, when others can see the row.
-    if (row.wakes)
+    if (row.wakes && !w.is_set_aside)
         wake_for(saga, w, queue);
 }
 

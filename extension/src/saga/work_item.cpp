@@ -282,6 +282,10 @@ ItemOutcome run_step(Saga *&saga, const DueItem &item, std::string_view worker, 
     if (!work) // of a child: the decisions of its ancestors must be written
         return {.is_done = saga->is_child, .is_gone = !saga->is_child};
     const Step &step = saga->definition->step(item.step_no);
+    if (saga->is_paused && !core::may_begin(*saga, *work) && !saga->ancestry.is_suspended) {
+        core::arrange_work(*saga);
+        return {.is_done = true};
+    }
     if (!calls && takes_handler(step, *work))
         return {};
     ItemOutcome outcome{.is_done = true};

@@ -21,6 +21,7 @@
 #include "src/saga/child.hpp"
 #include "src/saga/postpone.hpp"
 #include "src/saga/saga_tables.hpp"
+#include "src/saga/set_aside.hpp"
 #include "src/saga/step_call.hpp"
 #include "src/saga/store.hpp"
 #include "src/service/claimer.hpp"
@@ -44,6 +45,9 @@ constexpr int32 inside_max = 2;
 constexpr int32 wanted_max = 4096;
 // The most leases that ran out that a call settles. Workers settle them as well.
 constexpr size_t expired_max = 100;
+
+// The most steps that a call brings back whose pause is over. Workers bring them back as well.
+constexpr int32 brought_back_max = 100;
 
 struct Claim {
     std::string_view queue;
@@ -153,9 +157,12 @@ Claimed claim_one(const Claim &claim, const FoundItem &candidate, Given &given,
                                                           claim.queue, pg::random_fraction());
     if (!work)
         defer_under_ancestors(*saga, candidate);
+    const bool is_set_aside = !work && saga->is_paused;
+    if (is_set_aside)
+        core::arrange_work(*saga);
     if (!work || is_deferred(claim, *saga, *work)) {
         write_saga(*saga); // a lease or a deadline may have been settled
-        return work ? Claimed::deferred : Claimed::no;
+        return work || is_set_aside ? Claimed::deferred : Claimed::no;
     }
     given = claim_step(claim, *saga, step, *work, result);
     return Claimed::yes;
@@ -328,6 +335,7 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
         search.owns_retries = claimer->kind == "worker";
     }
     claim.budget = budget_of_queue(ring.ring_id, claim.queue);
+    (void)bring_back(ring.ring_id, claim.queue, brought_back_max, claim.now);
     const int32 claimed = claim_what_can_be(claim, search, result);
     // Where bytes ended it, others claim what it has left.
     note_claim(ring.ring_id, claim.queue, claimed,

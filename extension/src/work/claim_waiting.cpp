@@ -4,6 +4,7 @@
 
 #include "pg/statement/query.hpp"
 #include "pg/statement/scope.hpp"
+#include "src/definition/definition_pauses.hpp"
 #include "src/queue/queue_limits.hpp"
 #include "src/work/claim_rows.hpp"
 
@@ -17,6 +18,22 @@ constexpr int64 search_on_us = 100 * 1000;
 
 /// Maximum number of entries of leases that have not run out which one look reads.
 constexpr size_t leases_ahead_max = 64;
+
+constinit pg::Statement has_set_aside{
+    "SELECT EXISTS (SELECT FROM stacksaga.work"
+    "                WHERE paused_saga = $1 AND ring_id = $2 AND queue = $3)",
+    pg::Reads::this_node};
+
+/// Whether a claim will bring back steps of the queue, since a pause of their definition is over.
+bool has_to_bring_back(const ClaimSearch &search) {
+    for (const DefinitionPause &pause : definition_pauses())
+        if (pause.is_over(search.now) &&
+            has_set_aside
+                .run(pg::param(pause.saga), pg::param(search.ring_id), pg::param(search.queue))
+                .boolean(0))
+            return true;
+    return false;
+}
 
 /// One look at a queue.
 struct Look {
@@ -139,6 +156,9 @@ Claimable look(const ClaimSearch &search, const QueueLimits &limits, size_t enou
     }
     if (search.only_compensations)
         look.found.next = std::min(look.found.next, limits.paused_until);
+    else if (room.steps > 0 && look.found.due == 0 && has_to_bring_back(search))
+        look.found.due = 1;
+    look.found.next = std::min(look.found.next, next_end_of_pause(search.now));
     if (room.steps <= 0)
         look.found.next = std::min(look.found.next, room.more_at);
     else if (limits.max_running_per_group && look.found.due > 0)

@@ -41,6 +41,7 @@ constexpr std::array work_columns{
     pg::TableColumn{"postponed", INT2OID, nullable},
     pg::TableColumn{"place_at", TIMESTAMPTZOID, nullable},
     pg::TableColumn{"releases", INT4OID, nullable},
+    pg::TableColumn{"paused_saga", TEXTOID, nullable},
 };
 
 bool is_for_worker(const pg::TableRow &row) {
@@ -115,6 +116,12 @@ constexpr std::array work_indexes{
         .predicate = "((queue IS NOT NULL) AND (lease_until IS NOT NULL) AND "
                      "(group_key <> ''::text))",
         .holds = [](const pg::TableRow &row) { return is_leased(row) && has_group(row); }},
+    pg::TableIndex{
+        .name = "work_set_aside",
+        .key = {WorkColumn::paused_saga, WorkColumn::ring_id, WorkColumn::queue,
+                WorkColumn::resume_at},
+        .predicate = "(paused_saga IS NOT NULL)",
+        .holds = [](const pg::TableRow &row) { return !row.is_null(WorkColumn::paused_saga); }},
 };
 
 /// The values of the enum, by WorkPurpose, as they were when the catalogs were in `state`.

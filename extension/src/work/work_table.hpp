@@ -33,6 +33,7 @@ enum class WorkColumn : uint8 {
     postponed,
     place_at,
     releases,
+    paused_saga,
 };
 
 enum class WorkIndex : uint8 {
@@ -44,6 +45,7 @@ enum class WorkIndex : uint8 {
     by_group,
     leased,
     leased_by_group,
+    set_aside,
 };
 
 extern constinit pg::Table work_table;

@@ -10,8 +10,10 @@
 #include "pg/statement/transaction.hpp"
 #include "src/common/extension_lock.hpp"
 #include "src/common/loop_guard.hpp"
+#include "src/definition/definition_pauses.hpp"
 #include "src/outbox/delivery/delivery_worker.hpp"
 #include "src/ring/node.hpp"
+#include "src/saga/set_aside.hpp"
 #include "src/worker/due_items.hpp"
 
 namespace stacksaga {
@@ -20,6 +22,8 @@ namespace {
 
 // How long batches of sagas follow each other before messages are delivered.
 constexpr int64 turn_time_max_us = 250 * 1000;
+// How many steps a turn brings back whose pause is over.
+constexpr int32 brought_back_max = 1000;
 
 constinit NodeMemory<TurnState> memories{};
 // For errors of delivery that belong to no subscription: sagas run meanwhile.
@@ -68,6 +72,19 @@ DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
     return delivered;
 }
 
+/// Brings back steps whose pause is over. Returns whether there were any.
+bool bring_back_steps(TimestampTz now) {
+    int32 count = 0;
+    bool is_any_over = false;
+    in_transaction([&] {
+        is_any_over = is_any_pause_over(now);
+        count = is_any_over ? bring_back_all(brought_back_max, now) : 0;
+    });
+    if (is_any_over && count == 0)
+        in_transaction([&] { forget_pauses(now); });
+    return count > 0;
+}
+
 } // namespace
 
 TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryContext memory) {
@@ -80,9 +97,13 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
                         .deferred = delivered.deferred,
                         .more = delivered.more,
                         .next_due = delivered.next_due};
+    outcome.more = bring_back_steps(now) || outcome.more;
     FoundItems found{};
     const bool looks_for_locks = state.search.expects_locks();
-    in_transaction([&] { found = state.search.find(now, memory); });
+    in_transaction([&] {
+        found = state.search.find(now, memory);
+        outcome.next_due = std::min(outcome.next_due, next_end_of_pause(now));
+    });
     outcome.next_due = std::min(outcome.next_due, found.next_due);
     DueItems items = due_items(state, found, memory);
     const bool are_run = run_items(state, items, memory);

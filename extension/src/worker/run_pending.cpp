@@ -21,6 +21,7 @@
 #include "src/outbox/log/log_tick.hpp"
 #include "src/ring/rings.hpp"
 #include "src/saga/postpone.hpp"
+#include "src/saga/set_aside.hpp"
 #include "src/schedule/firing.hpp"
 #include "src/work/pending_search.hpp"
 
@@ -29,6 +30,8 @@ namespace stacksaga {
 namespace {
 
 constexpr int32 items_max = 1000000;
+// The most steps that a call brings back whose pause is over.
+constexpr int32 brought_back_max = 1000;
 // A search lists more items than are wanted, since other sessions may hold the first ones, and as
 // many as the limit allows when they hold all of these.
 constexpr int32 probe_spare = 15;
@@ -169,6 +172,7 @@ int64 run_pending(int32 limit) {
     if (limit < core::steps_per_turn && !has_begun)
         lower_ranks = core::LowerRankTurn(pg::random_fraction());
     has_begun = true;
+    (void)bring_back_all(brought_back_max, pg::clock_now());
     int64 count = 0;
     LeftItems left{.list = static_cast<DueItem *>(palloc(sizeof(DueItem)))};
     const std::span room{
