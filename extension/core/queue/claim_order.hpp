@@ -45,6 +45,31 @@ inline void order_by_turns(std::span<WaitingStep> steps, std::string_view after)
     });
 }
 
+/// Chooses one of the groups that it is shown one by one, each with the same probability: behind it
+/// begins a session that has claimed from no group yet. Such sessions serve all groups alike.
+class GroupDraw {
+public:
+    /// Whether this one takes the place of the one chosen before. `random01` in [0, 1).
+    constexpr bool takes(double random01) { return random01 * ++shown_ < 1; }
+
+private:
+    double shown_ = 0;
+};
+
+/// The group that such a session goes on behind, of the groups of steps that are in order: those of
+/// the first round.
+template <class F> std::string_view draw_group(std::span<const WaitingStep> ordered, F &&random01) {
+    GroupDraw draw;
+    std::string_view drawn;
+    for (const WaitingStep &step : ordered) {
+        if (step.round > 0)
+            break;
+        if (draw.takes(random01()))
+            drawn = step.group;
+    }
+    return drawn;
+}
+
 /// Which of a queue's steps are of a lower rank: counts what one session hands out.
 class LowerRankTurn {
 public:

@@ -25,8 +25,8 @@ constexpr size_t few_max = 64;
 constexpr int32 visits_max = 256;
 /// So many steps of a group that it may not take a search steps over.
 constexpr int32 passed_max = 64;
-/// A session that has not claimed from groups yet begins at most this number of groups further.
-constexpr int32 first_skip_max = 32;
+/// Among so many groups a session that has not claimed from groups yet chooses where it begins.
+constexpr int32 drawn_max = 32;
 
 /// Others may have locked some of the steps of lower ranks that wait longest.
 constexpr size_t reserve_spare = 3;
@@ -102,6 +102,7 @@ private:
     size_t add_in_order(int16 rank, const Steps &steps, std::span<FoundItem> room);
     Steps visit_groups(int16 rank, const Steps &oldest, size_t limit);
     void begin_anywhere(pg::IndexReader &reader, int16 rank, const Steps &oldest);
+    TupleTableSlot *seek_next(pg::IndexReader &reader, int16 rank, std::string_view group) const;
     TupleTableSlot *seek_group(pg::IndexReader &reader, int16 rank, std::string_view group,
                                StrategyNumber strategy) const;
     size_t take(pg::IndexReader &reader, TupleTableSlot *row, std::string_view group, size_t limit,
@@ -186,17 +187,36 @@ size_t TurnSearch::take(pg::IndexReader &reader, TupleTableSlot *row, std::strin
     return taken;
 }
 
-/// Sets the cursor where it has none: near the group of one of the oldest steps. Sessions that
-/// claim once and leave do not all serve the same group.
+/// The first step of the group behind this one; behind the last group that of the first.
+TupleTableSlot *TurnSearch::seek_next(pg::IndexReader &reader, int16 rank,
+                                      std::string_view group) const {
+    TupleTableSlot *row = seek_group(reader, rank, group, BTGreaterStrategyNumber);
+    return row != nullptr ? row : seek_group(reader, rank, {}, BTGreaterEqualStrategyNumber);
+}
+
+/// Sets the cursor where it has none: to any of the groups of which a step can be claimed, from
+/// that of one of the oldest steps on. Sessions that claim once and leave serve all groups alike.
 void TurnSearch::begin_anywhere(pg::IndexReader &reader, int16 rank, const Steps &oldest) {
-    GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
     if (oldest.empty())
         return;
-    const auto at = static_cast<size_t>(pg::random_fraction() * static_cast<double>(oldest.size()));
-    cursor.set(oldest[at].group);
-    for (auto i = static_cast<int32>(pg::random_fraction() * first_skip_max); i > 0; --i) {
-        TupleTableSlot *row = seek_group(reader, rank, cursor.group(), BTGreaterStrategyNumber);
-        cursor.set(row != nullptr ? group_of(row) : std::string_view{});
+    const auto any =
+        static_cast<size_t>(pg::random_fraction() * static_cast<double>(oldest.size()));
+    GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
+    const std::string_view start = oldest[any].group;
+    cursor.set(start);
+    core::GroupDraw draw;
+    std::string_view at = start;
+    for (int32 i = 0; i < drawn_max; ++i) {
+        TupleTableSlot *row = seek_next(reader, rank, at);
+        if (row == nullptr)
+            return;
+        const bool is_due = due_at_of(row) <= search_.now;
+        const std::string_view group = group_of(row);
+        at = {pnstrdup(group.data(), group.size()), group.size()};
+        if (is_due && rooms_.of(at) > 0 && draw.takes(pg::random_fraction()))
+            cursor.set(at);
+        if (at == start)
+            return;
     }
 }
 
@@ -269,12 +289,13 @@ size_t TurnSearch::add_in_order(int16 rank, const Steps &steps, std::span<FoundI
     for (size_t i = 0; i < steps.size(); ++i)
         order[i] = {.group = steps[i].group, .due_at = steps[i].place.due_at, .index = i};
     GroupCursor &cursor = queue_.cursors[static_cast<size_t>(rank)];
-    if (!cursor.is_set && !steps.empty()) {
-        const auto at =
-            static_cast<size_t>(pg::random_fraction() * static_cast<double>(steps.size()));
-        cursor.set(steps[at].group);
-    }
     const std::span<core::WaitingStep> list{order, steps.size()};
+    if (!cursor.is_set && !steps.empty()) {
+        core::order_by_turns(list, {});
+        cursor.set(core::draw_group(list, pg::random_fraction));
+        for (core::WaitingStep &step : list)
+            step.round = 0;
+    }
     core::order_by_turns(list, cursor.group());
     size_t count = 0;
     for (size_t i = 0; i < list.size() && count < room.size(); ++i)

@@ -29,6 +29,55 @@ TEST(ClaimOrder, GroupsTakeTurns) {
     EXPECT_EQ(groups_in_order(steps, "aa"), "bcacaa"); // a group that is gone
 }
 
+/// The share of each group in what sessions get that claim one step each and leave.
+std::map<std::string_view, double> shares_of_first(const std::vector<WaitingStep> &steps) {
+    constexpr int sessions = 20000;
+    std::mt19937_64 random(7);
+    std::uniform_real_distribution<double> fraction(0, 1);
+    std::map<std::string_view, double> shares;
+    for (int i = 0; i < sessions; ++i) {
+        std::vector<WaitingStep> list = steps;
+        order_by_turns(list, "");
+        const std::string_view drawn = draw_group(list, [&] { return fraction(random); });
+        list = steps;
+        order_by_turns(list, drawn);
+        shares[list[0].group] += 1.0 / sessions;
+    }
+    return shares;
+}
+
+TEST(ClaimOrder, SessionsThatClaimOnceServeAllGroupsAlike) {
+    for (const auto &[group, share] : shares_of_first({{"a", 1, 0}, {"b", 2, 1}}))
+        EXPECT_NEAR(share, 0.5, 0.02) << group;
+    // However many steps each of them has.
+    for (const auto &[group, share] : shares_of_first({{"a", 1, 0},
+                                                       {"a", 1, 1},
+                                                       {"a", 1, 2},
+                                                       {"a", 1, 3},
+                                                       {"b", 2, 4},
+                                                       {"", 3, 5},
+                                                       {"", 3, 6}}))
+        EXPECT_NEAR(share, 1.0 / 3, 0.02) << group;
+}
+
+TEST(ClaimOrder, ADrawShowsNoPreference) {
+    std::mt19937_64 random(11);
+    std::uniform_real_distribution<double> fraction(0, 1);
+    constexpr int draws = 20000;
+    std::map<int, double> shares;
+    for (int i = 0; i < draws; ++i) {
+        GroupDraw draw;
+        int drawn = -1;
+        for (int group = 0; group < 5; ++group)
+            if (draw.takes(fraction(random)))
+                drawn = group;
+        shares[drawn] += 1.0 / draws;
+    }
+    ASSERT_EQ(shares.size(), 5);
+    for (const auto &[group, share] : shares)
+        EXPECT_NEAR(share, 0.2, 0.02) << group;
+}
+
 TEST(ClaimOrder, StepsWithoutAGroupShareATurn) {
     const std::vector<WaitingStep> steps{{"", 1, 0}, {"", 2, 1}, {"", 3, 2}, {"a", 9, 3}};
     EXPECT_EQ(groups_in_order(steps, ""), "a---");
