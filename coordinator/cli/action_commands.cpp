@@ -23,10 +23,11 @@ struct AnswerColumns {
 constexpr const char *SQL_ANSWER =
     "SELECT pg_catalog.concat_ws(' ', e ->> 'kind', coalesce(e ->> 'saga_id',"
     "           e ->> 'message_id', e ->> 'queue', e ->> 'schedule', e ->> 'subscription',"
-    "           e ->> 'object', pg_catalog.concat_ws(' ', e ->> 'scope', e ->> 'key')))"
+    "           e ->> 'object', e ->> 'database', pg_catalog.concat_ws(' ', e ->> 'scope', e ->> 'key')))"
     "           AS object,"
     "       coalesce(e ->> 'status_before', e ->> 'instant') AS before,"
-    "       coalesce(e ->> 'status_after', e ->> 'becomes') AS after, e ->> 'error' AS error"
+    "       coalesce(e ->> 'status_after', e ->> 'becomes',"
+    "           (e ->> 'suspended') || ' sagas suspended') AS after, e ->> 'error' AS error"
     "  FROM pg_catalog.jsonb_array_elements($1::jsonb) AS e";
 
 /// The rows of two answers without those that are in both; how many the second has, and how many of

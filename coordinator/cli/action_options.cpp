@@ -32,6 +32,8 @@ constexpr std::array argument_texts{
     ArgumentText{"subscription", "SUBSCRIPTION", "The subscription"},
     ArgumentText{"scope", "SCOPE", "Scope of the idempotency key"},
     ArgumentText{"key", "KEY", "The idempotency key"},
+    ArgumentText{"database", "DATABASE",
+                 "Name of the copy: in a database of another name nothing is done"},
 };
 
 const ArgumentText &text_of(std::string_view member) {

@@ -106,6 +106,14 @@ constexpr std::array all_actions{
            "  FROM stacksaga.reset_instants($1::jsonb ->> 'reason', $2::boolean) AS r",
            {},
            "operator"},
+    Action{"forget-work",
+           {"database"},
+           "SELECT pg_catalog.json_build_array(pg_catalog.json_build_object("
+           "           'database', $1::jsonb ->> 'database', 'suspended', stacksaga.forget_work("
+           "               $1::jsonb ->> 'reason', $1::jsonb ->> 'database')))"
+           " WHERE $2::boolean IS NOT NULL",
+           {},
+           "operator"},
 };
 
 constexpr std::array<std::string_view, 1> role_kinds{"support"};

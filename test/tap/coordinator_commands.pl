@@ -242,6 +242,14 @@ IPC::Run::run([ 'bash', '-c', 'source <("$1" completion bash); COMP_WORDS=(x sag
 	'>', \my $completed);
 is($completed, "sagas saga\n", 'which completes commands');
 
+# In a copy of a live database, whose name has to be said, everything stops.
+($code, $out, $err) = execute('forget-work', 'original', '--reason', 'a copy', '--yes');
+is_deeply([ $code, value(q{SELECT count(*) FROM stacksaga.sagas WHERE status = 'suspended'}) ], [ 1, '0' ], 'the name of another database is refused');
+like($err, qr/postgres/, 'and the error names this one');
+like(acts('forgetting work', q{SELECT count(*) FROM stacksaga.sagas WHERE status IN ('pending', 'running')}, 'forget-work', 'postgres'),
+	qr/^postgres +\d{2,} sagas suspended$/m, 'how many sagas were suspended is printed');
+is(value(q{SELECT bool_and(paused) FROM stacksaga.queues}), 't', 'and the queues are paused');
+
 # The daemon's own session, and all of the above.
 is((execute('master', '--once', '--http', ''))[0], 0, 'a window is published');
 is($node->safe_psql('postgres', 'SELECT string_agg(DISTINCT what, $$, $$) FROM evil.caught'), '',
