@@ -57,6 +57,10 @@ constexpr auto texts = std::to_array<CommandText>({
     {Command::act, "retry", "Retry parked sagas",
      "  stacksaga-coordinator retry order-4711 -d shop --reason 'the bank is back'\n"
      "  stacksaga-coordinator retry -d shop --name transfer --status parked --max 500 --reason 'fixed' --spread '5 minutes' --yes\n"},
+    {Command::act, "compensate",
+     "Compensate sagas that are parked before their compensation, or suspended",
+     "  stacksaga-coordinator compensate order-4711 -d shop --reason 'the bank refuses it' --yes\n"
+     "  stacksaga-coordinator compensate -d shop --name transfer --status parked --reason 'withdrawn' --spread '5 minutes' --yes\n"},
     {Command::act, "cancel", "Cancel sagas: their completed steps are compensated",
      "  stacksaga-coordinator cancel order-4711 -d shop --reason 'the customer asked' --yes\n"},
     {Command::act, "suspend", "Suspend sagas until they are resumed",

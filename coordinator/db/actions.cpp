@@ -40,11 +40,14 @@ namespace {
 constexpr std::array all_actions{
     Action{"retry", {"saga_ids"}, ON_SAGAS("retry_sagas", SPREAD), {.spread = true}},
     Action{"resume", {"saga_ids"}, ON_SAGAS("resume_sagas", SPREAD), {.spread = true}},
+    Action{"compensate", {"saga_ids"}, ON_SAGAS("compensate_sagas", SPREAD), {.spread = true}},
     Action{"cancel", {"saga_ids"}, ON_SAGAS("cancel_sagas", "")},
     Action{"suspend", {"saga_ids"}, ON_SAGAS("suspend_sagas", "")},
     // A batch of one group of the page's problems: sagas after an id, messages the oldest first,
     // without those that have lost their payload, which are refused and stay in the group.
     Action{"retry-group", {"pattern", "after"}, ON_GROUP("retry_sagas"), {.spread = true}},
+    Action{
+        "compensate-group", {"pattern", "after"}, ON_GROUP("compensate_sagas"), {.spread = true}},
     Action{
         "redrive-group",
         {"subscription", "pattern"},

@@ -28,7 +28,9 @@ const on_messages = name => (o, reason) => in_ring(o) + o.message_ids.map(id =>
 
 const catalogue = {
   retry: {label: "Retry", sql: on_sagas("retry"), has_spread: true},
+  compensate: {label: "Compensate", sql: on_sagas("compensate"), has_spread: true},
   "retry-group": {label: "Retry", has_spread: true, page: 1000, is_group: true},
+  "compensate-group": {label: "Compensate", has_spread: true, page: 1000, is_group: true},
   "redrive-group": {label: "Redrive", page: 1000, is_group: true, has_past: true},
   resume: {label: "Resume", sql: on_sagas("resume"), has_spread: true},
   cancel: {label: "Cancel", sql: on_sagas("cancel")},
@@ -48,10 +50,11 @@ const catalogue = {
 
 export const sql_of = (name, object, reason = "why") => catalogue[name].sql(object, quoted(reason));
 
-/// The actions on sagas of a status.
-export const actions_of = status => ({
+/// The actions on sagas of a status. One that has parked while it was compensated compensates by a retry.
+export const actions_of = (status, parked_direction = "act") => ({
   pending: ["cancel", "suspend"], running: ["cancel", "suspend"], compensating: ["suspend"],
-  suspended: ["resume", "cancel"], parked: ["retry", "cancel"]})[status] ?? [];
+  suspended: ["resume", "compensate", "cancel"],
+  parked: parked_direction === "act" ? ["retry", "compensate", "cancel"] : ["retry", "cancel"]})[status] ?? [];
 
 let after_action = () => {};
 export const on_action = handler => { after_action = handler; };

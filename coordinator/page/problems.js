@@ -3,7 +3,7 @@
 
 import {action_button, sql_details} from "./actions.js";
 import {by_id, copyable, long_text, make, patch, table} from "./dom.js";
-import {pause_of, percent, seconds, short, when} from "./format.js";
+import {capitalised, pause_of, percent, seconds, short, when} from "./format.js";
 
 const lag_max_seconds = 60;
 const lines_max = 5;
@@ -35,13 +35,15 @@ function of_sagas(g, now) {
   const names = list_of(g.sagas);
   const place = (g.steps ?? []).length > 0 ? ` at ${list_of(g.steps)}` : "";
   const group = {pattern: g.pattern};
+  const actions = g.first.some(p => p.direction === "act") ? ["retry", "compensate"] : ["retry"];
   const seen = make("p", {}, "First ", when(g.first_seen, now), ", last ", when(g.last_seen, now), `; version ${g.versions.join(", ")}.`);
   if (g.parked === 0)
     return problem(key, "warn", `${g.retrying} × ${names} retrying${place}: ${short(g.error, 200)}`, seen);
   return problem(key, "bad", `${g.parked} × ${names} parked${place}: ${short(g.error, 200)}`, seen,
     g.retrying > 0 ? make("p", {}, `${g.retrying} more wait for another attempt.`) : null,
-    make("p", {class: "buttons"}, action_button("retry-group", group, `Retry ${g.parked} parked sagas ${names}`)),
-    sql_details(key, [["retry", {saga_ids: g.first.map(p => p.saga_id)}]]),
+    make("p", {class: "buttons"}, ...actions.map(name =>
+      action_button(`${name}-group`, group, `${capitalised(name)} ${g.parked} parked sagas ${names}`))),
+    sql_details(key, actions.map(name => [name, {saga_ids: g.first.map(p => p.saga_id)}])),
     table(g.parked > g.first.length ? "The first of them" : "Parked sagas",
       ["Saga", "Step", "Since", "Why", "SQL"], g.first.map(p => ({key: p.saga_id, cells: [
         link_to(p), `${p.step} (${p.direction})`, when(p.since, now), long_text(p.error), make("code", {}, p.hint)]}))),

@@ -55,6 +55,11 @@ function published(data, now) {
     make("p", {class: "dim"}, "By its handlers and message steps. Messages that services publish do not name their saga.")];
 }
 
+// A saga that its deadline has parked keeps the request until it goes on.
+const compensation_of = s => !s.compensation_requested ? null
+  : s.status === "parked" && s.compensation_requested === "deadline" ? "the deadline has passed"
+  : `requested by ${s.compensation_requested}: it begins unless an irreversible step is done`;
+
 function head(data) {
   const s = {...data.saga, parked_step: data.parked?.step};
   const actions = possible_actions(s, data.attempts, data.parked);
@@ -70,7 +75,7 @@ function head(data) {
       ["Children", children.length === 0 ? null : make("span", {}, ...children)],
       ["Step", s.current_step && `${s.current_step}, ${s.attempt ? `attempt ${s.attempt}` : "not tried yet"}`],
       ["Next attempt", s.paused_until && when(s.paused_until, data.now)], ["Why paused", s.pause_reason],
-      ["Compensation", s.compensation_requested && `requested by ${s.compensation_requested}: it begins unless an irreversible step is done`],
+      ["Compensation", compensation_of(s)],
       ["Parked at", data.parked && `${data.parked.step} (${data.parked.direction})`],
       ["Started", when(s.created_at, data.now)], ["Finished", s.finished_at && when(s.finished_at, data.now)],
       ["Took", s.finished_at && seconds(difference(s.created_at, s.finished_at))],

@@ -118,7 +118,11 @@ my $orders = q{SELECT string_agg(status, ' ' ORDER BY key) FROM stacksaga.sagas 
 acts('suspending', $orders, 'suspend', 'order-1', 'order-2');
 is(value($orders), 'suspended suspended', 'two at once');
 acts('resuming', $orders, 'resume', 'order-1', '--spread', '5 minutes');
-acts('cancelling', $orders, 'cancel', 'order-2');
+acts('compensating', $orders, 'compensate', 'order-2', '--spread', '1 minute');
+($code, $out) = execute('compensate', 'order-1', '--reason', 'it runs', '--yes');
+is($code, 1, 'one that runs is not compensated');
+like($out, qr/order-1|SG409|suspended|parked/, 'and the answer says why');
+acts('cancelling', $orders, 'cancel', 'order-1');
 acts('pausing a queue', q{SELECT paused FROM stacksaga.queues}, 'pause-queue', 'pricing');
 acts('resuming a queue', q{SELECT paused FROM stacksaga.queues}, 'resume-queue', 'pricing');
 ($code, $out, $err) = execute('pause-queue', 'pircing', '--reason', 'the bank is down');

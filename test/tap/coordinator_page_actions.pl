@@ -115,6 +115,31 @@ $batch = value(q{SELECT batch_id FROM stacksaga.receive_messages('audit', 'audit
 value("SELECT stacksaga.ack_messages($batch)");
 $browser->becomes(q{!/given back/.test(document.querySelector('#view').innerText)}, 'and no longer when one was acknowledged');
 
+# Sagas that parked before their compensation began are retried or compensated: one, those that are selected, and all of
+# an error with a spread.
+value(q{SELECT stacksaga.define_saga('refund', ARRAY[
+	stacksaga.sql_step('debit', 'public.act(stacksaga.step_call)', 'public.act(stacksaga.step_call)'),
+	stacksaga.sql_step('credit', 'public.fail(stacksaga.step_call)')], on_failure => 'park');
+	SELECT count(*) FROM generate_series(1, 7) AS n, LATERAL stacksaga.start_saga('refund', key => 'refund-' || n)});
+ok($node->poll_query_until('postgres', q{WITH done AS MATERIALIZED (SELECT stacksaga.run_pending() AS n)
+	SELECT n >= 0 AND (SELECT count(*) FROM stacksaga.sagas WHERE saga = 'refund' AND status = 'parked') = 7 FROM done}), 'seven sagas are parked');
+my $refunds = q{SELECT string_agg(DISTINCT status || ' ' || n, ', ') FROM (SELECT status, count(*) AS n FROM stacksaga.sagas WHERE saga = 'refund' GROUP BY status) AS s};
+go_to('#/saga/' . value(q{SELECT stacksaga.saga_id_of('refund', 'refund-1')}), q{document.querySelector('[data-action=compensate]') !== null});
+is($browser->evaluate(q{[...document.querySelectorAll('#view .buttons [data-action]')].map(b => b.dataset.action).slice(0, 3).join()}), 'retry,compensate,cancel',
+	'beside its retry');
+like(acts('#view [data-action=compensate]', 'withdrawn', $refunds, 'compensating 1, parked 6'), qr/^SELECT stacksaga\.compensate_saga\('[-0-9a-f]{36}', 'withdrawn'\);$/, 'as SQL, too');
+$browser->becomes(q{document.querySelector('#view [data-action=compensate]') === null}, 'once');
+go_to('#/sagas?status=parked&saga=refund', q{document.querySelectorAll('#view tbody tr').length === 6});
+$browser->evaluate("document.querySelectorAll('#view tbody input')[$_].click()") for 0, 1;
+like(acts('#view [data-action=compensate]', 'both', $refunds, 'compensating 3, parked 4', '#spread' => '5 minutes'),
+	qr/compensate_sagas\(ARRAY\[.*\]::uuid\[\], 'both', dry_run => false, spread => '5 minutes'\);/, 'those that are selected');
+my $all = '#problems [aria-label="Compensate 4 parked sagas refund"]';
+$browser->becomes("document.querySelector('$all') !== null", 'all of an error can be compensated');
+acts($all, 'all of them', $refunds, 'compensating 7', '#spread' => '5 minutes');
+is(value(q{SELECT count(DISTINCT due_at) > 1 FROM stacksaga.work JOIN stacksaga.sagas USING (saga_id) WHERE saga = 'refund'}), 't', 'and their compensations are spread');
+is(value(q{SELECT count(*) FROM stacksaga.saga_actions WHERE action = 'compensate' AND on_behalf_of = 'alice'}), '7', 'each is recorded with her name');
+go_to('#/outbox', 'true');
+
 # What a definition says follows a failure: of the saga, and of the steps that say something else.
 value(q{SELECT stacksaga.define_saga('payout', ARRAY[stacksaga.queue_step('check', 'checks', false, on_failure => 'compensate'),
 	stacksaga.queue_step('order', 'payouts', compensable => true), stacksaga.queue_step('pay', 'payouts', effect => 'irreversible')], on_failure => 'park')});
