@@ -183,6 +183,7 @@ traced_sagas|1|after timestamp with time zone, after_saga_id uuid DEFAULT NULL::
 type claimed_step|\N||saga_id uuid, saga text, step text, direction text, attempt integer, input jsonb, results jsonb, idempotency_key text, headers jsonb, deadline timestamp with time zone, lease bigint, lease_until timestamp with time zone, by_fallback boolean, claimed_at timestamp with time zone
 type message|\N||batch_id bigint, message_id uuid, topic text, key text, type text, payload jsonb, headers jsonb, attempt integer, published_at timestamp with time zone
 type step_call|\N||saga_id uuid, saga text, step text, direction text, attempt integer, input jsonb, results jsonb, idempotency_key text, headers jsonb, deadline timestamp with time zone, by_fallback boolean, claimed_at timestamp with time zone
+wait_for_messages|1|IN subscription text, IN wait interval DEFAULT '00:00:20'::interval, IN consumer text DEFAULT NULL::text|
 wait_for_steps|1|IN queue text, IN wait interval DEFAULT '00:00:20'::interval|
 worker_ensure|0||integer
 worker_stats|\N||database text, pid integer, started_at timestamp with time zone, turns bigint, items bigint, failures bigint, last_turn_ms double precision, mode text, deferred bigint

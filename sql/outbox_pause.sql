@@ -116,4 +116,5 @@ SELECT action, object, reason FROM stacksaga.operator_actions
 
 SELECT stacksaga.drop_subscription('handled'), stacksaga.drop_subscription('saved', discard => true);
 SET client_min_messages = warning;
+TRUNCATE stacksaga.outbox_message;
 DROP SCHEMA pauses CASCADE;

@@ -18,6 +18,7 @@ enum class LockClass : uint16 {
     slot = 0x5347,            ///< ring, slot: the fence
     outbox = 0x5348,          ///< subscription, partition
     queue = 0x534c,           ///< ring, hash of the queue: sessions that wait for its steps
+    messages = 0x574d,        ///< topic, subscription: sessions that wait for its messages
     unnamed_queue = 0x554c,   ///< ring, hash of the queue: sessions that claim from it in vain
     queue_limits = 0x514c,    ///< ring, hash of the queue: claims, exclusive where it has limits
     saga_pause = 0x5044,      ///< the halves of the hash of the name: steps that are set aside

@@ -9,6 +9,7 @@
 #include "pg/transaction_events.hpp"
 #include "src/common/counters.hpp"
 #include "src/common/deferred_rows.hpp"
+#include "src/common/waiting_line.hpp"
 #include "src/common/wake.hpp"
 #include "src/dedupe/begun_keys.hpp"
 #include "src/handler/catalog_watch.hpp"
@@ -19,9 +20,9 @@
 #include "src/handler/session/temporary_objects.hpp"
 #include "src/outbox/log/handled_topics.hpp"
 #include "src/outbox/log/log_tick.hpp"
+#include "src/outbox/log/message_waiters.hpp"
 #include "src/outbox/published_messages.hpp"
 #include "src/queue/queue_counters.hpp"
-#include "src/queue/queue_waiters.hpp"
 #include "src/worker/launcher.hpp"
 #include "src/worker/worker_calls.hpp"
 
@@ -54,9 +55,9 @@ constexpr std::array transaction_users{
 
     // From here on the order does not matter: they take note of an end, or set latches. Counts come
     // before latches, so that a session that is woken sees them.
-    &counter_events, &queue_counter_events, &wake_events, &queue_waiter_events, &pg::table_events,
-    &catalog_watch_events, &published_message_events, &session_guard_events,
-    &foreign_session_events, &temporary_object_events,
+    &counter_events, &queue_counter_events, &wake_events, &waiting_line_events,
+    &message_waiter_events, &pg::table_events, &catalog_watch_events, &published_message_events,
+    &session_guard_events, &foreign_session_events, &temporary_object_events,
 #ifdef STACKSAGA_CRASH_POINTS
     &pg::crash_point_events, // before a commit all is written
 #endif

@@ -5,7 +5,7 @@ use warnings;
 
 use PostgreSQL::Test::Utils;
 use Test::More;
-use Time::HiRes qw(sleep);
+use Time::HiRes qw(time);
 
 use StacksagaCluster;
 use StacksagaWorkers;
@@ -20,7 +20,7 @@ $node->safe_psql('postgres', q{
 	CREATE FUNCTION handle(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
 	BEGIN
 		INSERT INTO handled VALUES (m.key);
-		PERFORM pg_sleep(2) WHERE m.key = 'slow';
+		PERFORM pg_advisory_xact_lock(1) WHERE m.key = 'slow';
 	END $$;
 	SELECT stacksaga.create_subscription('paused', 'paused', 'handle(stacksaga.message)');
 	SELECT stacksaga.create_subscription('other', 'other', 'handle(stacksaga.message)')});
@@ -41,26 +41,25 @@ sub is_handled
 sub within
 {
 	my ($seconds, $key) = @_;
-	for (1 .. $seconds * 10)
-	{
-		return 1 if is_handled($key);
-		sleep 0.1;
-	}
-	return 0;
+	my $begun = time;
+	return $node->poll_query_until('postgres', "SELECT count(*) > 0 FROM handled WHERE key = '$key'") && time - $begun < $seconds;
 }
 
 publish('before');
 ok(within(30, 'before'), 'a message is handled');
 
 # The handler of the message that is being handled goes on.
+my $holder = $node->background_psql('postgres');
+$holder->query_safe('SELECT pg_advisory_lock(1)');
 publish('slow');
-$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'PgSleep'});
+$node->poll_query_until('postgres', q{SELECT count(*) > 0 FROM pg_stat_activity WHERE wait_event = 'advisory'});
 $node->safe_psql('postgres', q{SELECT stacksaga.pause_subscription('paused', 'INC-1')});
 publish('meanwhile');
+$holder->query_safe('SELECT pg_advisory_unlock(1)');
+$holder->quit;
 publish('of another one', 'other');
 ok(within(30, 'slow'), 'a handler that runs when its subscription is paused ends, and its message is handled');
 ok(within(30, 'of another one'), 'other subscriptions go on');
-sleep 1;
 is(is_handled('meanwhile'), 0, 'the paused one does not');
 $node->safe_psql('postgres', q{SELECT stacksaga.resume_subscription('paused', 'INC-1 is over')});
 ok(within(20, 'meanwhile'), 'the worker goes on when the pause is ended');

@@ -32,7 +32,8 @@ like($errors, qr/ERROR:  25006: workers cannot run on a standby/, 'and refuses t
 like($errors, qr/HINT:  Call worker_ensure\(\) on the primary/, 'and says where to');
 $standby->raises_sqlstate('postgres', $_, '25006')
   for q{SELECT stacksaga.claim_steps('nothing', 'w')}, q{SELECT stacksaga.receive_messages('nothing', 'c')},
-  q{CALL stacksaga.wait_for_steps('nothing', '1 second')}, qq{SELECT stacksaga.release_step('$id', 'a', 1)};
+  q{CALL stacksaga.wait_for_steps('nothing', '1 second')}, q{CALL stacksaga.wait_for_messages('nothing', '1 second')},
+  qq{SELECT stacksaga.release_step('$id', 'a', 1)};
 is($standby->safe_psql('postgres', 'SELECT count(*) FROM stacksaga.worker_stats'),
 	0, 'the view of the workers is readable there, and empty');
 

@@ -86,6 +86,17 @@ AS 'MODULE_PATHNAME', 'stacksaga_receive_messages';
 COMMENT ON FUNCTION stacksaga.receive_messages IS
     'Receives one batch of messages under a lease; messages of one key are in one batch at a time. Raises SG400, SG404, SG409 (the subscription has a handler)';
 
+-- No SECURITY DEFINER and no SET: a procedure that has them cannot commit.
+CREATE OR REPLACE PROCEDURE stacksaga.wait_for_messages(
+    subscription text,
+    wait         interval DEFAULT '20 seconds',
+    consumer     text     DEFAULT NULL
+)
+LANGUAGE c
+AS 'MODULE_PATHNAME', 'stacksaga_wait_for_messages';
+COMMENT ON PROCEDURE stacksaga.wait_for_messages IS
+    'Waits, without a snapshot, until receive_messages() may find something of a subscription, or for that time at most, a minute; not inside a transaction block. Raises SG400, SG404, SG409 (it has a handler, or in a transaction block)';
+
 CREATE OR REPLACE FUNCTION stacksaga.extend_batch(
     batch_id bigint, extend_by interval DEFAULT '30 seconds'
 ) RETURNS timestamptz

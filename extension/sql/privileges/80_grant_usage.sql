@@ -36,7 +36,7 @@ SELECT kind, object
         ('{operator,support,monitor}', '{dedupe_state}'),
         -- Outbox
         ('{service,operator,support}', '{publish,publish_batch}'),
-        ('{service}', '{receive_messages,extend_batch,fail_message,ack_messages,release_batch}'),
+        ('{service}', '{receive_messages,wait_for_messages,extend_batch,fail_message,ack_messages,release_batch}'),
         ('{operator}', '{create_subscription,alter_subscription,drop_subscription}'),
         ('{operator,support}', '{pause_subscription,resume_subscription}'),
         ('{operator,support}', '{redrive_message,redrive_messages,discard_message,maintain_outbox}'),

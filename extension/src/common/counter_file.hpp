@@ -20,20 +20,24 @@ struct SharedConsumer {
     pg_atomic_uint64 until; ///< it asked, or holds a batch until then
 };
 
-/// Shared about the sessions that have left the line of a queue's waiters
-/// (work/promised_claims.hpp).
-struct SharedQueue {
+/// Shared about the sessions that have left a line of waiters (promised_claims.hpp).
+struct SharedLine {
     std::array<pg_atomic_uint64, 4> promised;
     pg_atomic_uint64 watched_until;
     pg_atomic_uint64 taken;
 };
 
+inline constexpr size_t message_waits = 1024;
+
 struct CounterFile {
     std::array<pg_atomic_uint64, 512> counters; ///< as counters.hpp numbers them
     std::array<SharedProbe, 512> probes;        ///< by the hash of what was probed
     std::array<SharedConsumer, 1024> consumers; ///< by the hash of the consumer
-    std::array<SharedQueue, 512> queues;        ///< by the hash of the queue
-    SagaTallies sagas;                          ///< its last array goes on behind the struct
+    std::array<SharedLine, 512> lines;          ///< by the hash of the line
+    /// Until when sessions wait for messages, by the hash of the topic; of all wildcards last
+    /// (outbox/log/message_waiters.hpp).
+    std::array<pg_atomic_uint64, message_waits + 1> messages_waited_for;
+    SagaTallies sagas; ///< its last array goes on behind the struct
 };
 
 /// nullptr where the file cannot be had; the server's log says so once. Never raises.

@@ -12,6 +12,7 @@
 #include "src/common/limits.hpp"
 #include "src/outbox/log/handled_topics.hpp"
 #include "src/outbox/log/log_append.hpp"
+#include "src/outbox/log/message_waiters.hpp"
 #include "src/outbox/outbox.hpp"
 #include "src/outbox/published_messages.hpp"
 #include "src/ring/rings.hpp"
@@ -97,6 +98,7 @@ pg_uuid_t publish_message(int32 ring_id, const NewMessage &m) {
                      .deliver_at = m.deliver_at};
     append_to_log(ring_id, now, {&row, 1});
     wake_workers_for_topic(m.topic);
+    wake_receivers_of_topic(ring_id, m.topic);
     return id;
 }
 
@@ -165,8 +167,10 @@ void publish_batch(const NewBatch &b, pg::ResultSet &result) {
                               .headers = headers,
                               .deliver_at = std::nullopt};
     }
-    append_to_log(ring_of_session(), now, {rows, count});
+    const int32 ring_id = ring_of_session();
+    append_to_log(ring_id, now, {rows, count});
     wake_workers_for_topic(b.topic);
+    wake_receivers_of_topic(ring_id, b.topic);
     for (size_t i = 0; i < count; ++i) {
         note_published(
             {.id = rows[i].id, .topic = b.topic, .key = text_at(b.keys, static_cast<int>(i))});

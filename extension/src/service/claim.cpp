@@ -17,6 +17,7 @@
 #include "src/handler/process_retry_budget.hpp"
 #include "src/handler/running_handler.hpp"
 #include "src/queue/queue_limits.hpp"
+#include "src/queue/queue_waiters.hpp"
 #include "src/ring/rings.hpp"
 #include "src/saga/child.hpp"
 #include "src/saga/postpone.hpp"
@@ -26,7 +27,6 @@
 #include "src/saga/store.hpp"
 #include "src/service/claimer.hpp"
 #include "src/work/claim_search.hpp"
-#include "src/work/promised_claims.hpp"
 #include "src/work/work_table.hpp"
 
 namespace stacksaga {
@@ -338,7 +338,7 @@ void claim_steps(Claim &claim, pg::ResultSet &result) {
     (void)bring_back(ring.ring_id, claim.queue, brought_back_max, claim.now);
     const int32 claimed = claim_what_can_be(claim, search, result);
     // Where bytes ended it, others claim what it has left.
-    note_claim(ring.ring_id, claim.queue, claimed,
+    note_claim(claims_of_queue(ring.ring_id, claim.queue), claimed,
                claim.bytes.are_passed() ? claimed : claim.max_steps);
     CRASH_POINT("claim: limits not noted");
     if (claim.limits.rate && claimed > 0)

@@ -1,6 +1,7 @@
-# A session that waits for steps of a queue, as services do, and how fast something wakes it.
+# A session that waits for steps of a queue, or for messages of a subscription, as services do, and how fast something wakes it.
 #
 #   my $service = StacksagaWaiter->new($node, 'payments', 6);   # seconds in which it must wake
+#   my $consumer = StacksagaWaiter->new($node, 'billing', 6, 'wait_for_messages');
 #   $service->woken_by('a new saga wakes it', sub { ... });     # a test
 #   $service->{pid}, $service->quit
 package StacksagaWaiter;
@@ -13,10 +14,10 @@ use Time::HiRes;
 
 sub new
 {
-	my ($class, $node, $queue, $seconds) = @_;
+	my ($class, $node, $queue, $seconds, $call) = (@_, 'wait_for_steps');
 	my $session = $node->background_psql('postgres');
 	my $pid = $session->query_safe('SELECT pg_backend_pid()');
-	return bless { node => $node, queue => $queue, seconds => $seconds, session => $session, pid => $pid }, $class;
+	return bless { node => $node, queue => $queue, call => $call, seconds => $seconds, session => $session, pid => $pid }, $class;
 }
 
 # The service waits for a minute, until $wakes does what should wake it. (After ten seconds without a
@@ -25,7 +26,7 @@ sub woken_by
 {
 	my ($self, $test, $wakes) = @_;
 	my $before = Time::HiRes::time();
-	$self->{session}{stdin} .= "CALL stacksaga.wait_for_steps('$self->{queue}', '1 minute'); \\echo woken $test\n";
+	$self->{session}{stdin} .= "CALL stacksaga.$self->{call}('$self->{queue}', '1 minute'); \\echo woken $test\n";
 	$self->{session}{run}->pump_nb;
 	$self->{node}->poll_query_until('postgres', qq{
 		SELECT wait_event = 'Extension' AND query LIKE 'CALL%' FROM pg_stat_activity WHERE pid = $self->{pid}})

@@ -13,7 +13,7 @@ WHERE d.deptype = 'e' AND e.extname = 'stacksaga'
   AND (p.prosecdef OR NOT (l.lanname IN ('c', 'internal') AND p.provolatile = 'i'))
   AND (p.prosecdef OR p.proname NOT IN ('sql_step', 'queue_step', 'message_step', 'create_subscription',
                                            'alter_subscription'))
-  AND p.proname NOT IN ('publish', 'publish_batch', 'run_pending', 'wait_for_steps', 'idempotency_begin', 'idempotency_finish')
+  AND p.proname NOT IN ('publish', 'publish_batch', 'run_pending', 'wait_for_steps', 'wait_for_messages', 'idempotency_begin', 'idempotency_finish')
   AND (p.prosecdef OR p.proname NOT IN ('start_saga', 'start_sagas', 'claim_steps', 'complete_step', 'complete_steps',
                                         'fail_step', 'release_step', 'release_steps', 'extend_step'))
 ORDER BY 1;

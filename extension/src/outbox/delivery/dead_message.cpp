@@ -18,6 +18,7 @@
 #include "src/common/wake.hpp"
 #include "src/outbox/delivery/dead_unread.hpp"
 #include "src/outbox/delivery/delivery_order.hpp"
+#include "src/outbox/log/message_waiters.hpp"
 #include "src/outbox/subscription/position.hpp"
 
 namespace stacksaga {
@@ -239,6 +240,7 @@ void bring_back(const Subscription &s, std::span<const Message> dead, int64 spre
     revive.run(pg::param(s.id), tokens_of(dead), ticks_of(dead), numbers_of(dead),
                pg::param_array(std::span<const std::string_view>{names, dead.size()}),
                pg::param_time_array({due_at, dead.size()}));
+    wake_receivers_at_commit(s);
     CRASH_POINT("dead: redriven");
     wake_for(s);
 }

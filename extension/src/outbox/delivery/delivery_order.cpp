@@ -6,6 +6,7 @@
 #include "pg/statement/function.hpp"
 #include "pg/statement/query.hpp"
 #include "pg/table/lookup.hpp"
+#include "src/outbox/log/message_waiters.hpp"
 #include "src/outbox/outbox_tables.hpp"
 
 namespace stacksaga {
@@ -170,6 +171,8 @@ void release_key(const Subscription &s, core::Token token, TimestampTz now) {
                             pg::param(found.place.number), pg::param(core::name_of(state)),
                             pg::param_time(now));
     }
+    if (count > 0)
+        wake_receivers_at_commit(s);
 }
 
 } // namespace stacksaga

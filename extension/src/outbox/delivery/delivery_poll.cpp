@@ -357,6 +357,16 @@ Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeId
     return out;
 }
 
+PartitionSet offered_to(const ConsumerShare &share, Positions hints, TimestampTz now) {
+    const Held held = held_by(share, hints, now);
+    const core::Offer offer = core::offer_to(held.partitions > 0, held.has_lone, held.waits);
+    if (offer == core::Offer::nothing || held.partitions >= share.partitions)
+        return {};
+    PartitionSet all{};
+    all.fill(true);
+    return offer == core::Offer::lone ? held.waiting : all;
+}
+
 std::span<Message> gather_fallbacks(const Subscription &s, const PartitionSet &wanted,
                                     const NodeIdentity *owner, int32 limit, TimestampTz now) {
     // Without a fallback this would read through all that is due.

@@ -36,6 +36,10 @@ struct Gathering {
 Gathering gather(const Subscription &s, const PartitionSet &wanted, const NodeIdentity *owner,
                  int32 room, int32 rotation, TimestampTz now, ConsumerShare share = whole_share);
 
+/// The partitions of which the consumer may get some now, as far as they are free: none when it has
+/// its share.
+PartitionSet offered_to(const ConsumerShare &share, Positions hints, TimestampTz now);
+
 /// The fallbacks that are due, in the same partitions; they move no position.
 std::span<Message> gather_fallbacks(const Subscription &s, const PartitionSet &wanted,
                                     const NodeIdentity *owner, int32 limit, TimestampTz now);

@@ -58,6 +58,32 @@ bool has_due(const Subscription &s, int16 partition, TimestampTz now) {
     return pg::has_row(retry_table, RetryIndex::due, key);
 }
 
+TimestampTz due_at_of(TupleTableSlot *row) {
+    bool is_null;
+    return DatumGetTimestampTz(slot_getattr(row, pg::column_number(RetryColumn::due_at), &is_null));
+}
+
+/// Calls `visit` with the reader, the number of each partition that has retries, and when the first
+/// of them is due.
+template <class F> void each_first_retry(const Subscription &s, F &&visit) {
+    CommandCounterIncrement();
+    pg::with_index(retry_table, RetryIndex::due, [&](pg::IndexReader &reader) {
+        // To the first retry of the next partition that has any.
+        for (int16 partition = 0; partition < s.partitions; ++partition) {
+            reader.seek(std::array{pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
+                                   pg::KeyColumn{F_INT2GE, InvalidOid, Int16GetDatum(partition),
+                                                 BTGreaterEqualStrategyNumber}});
+            TupleTableSlot *row = reader.next();
+            if (row == nullptr)
+                return;
+            bool is_null;
+            partition = DatumGetInt16(
+                slot_getattr(row, pg::column_number(RetryColumn::partition), &is_null));
+            visit(reader, partition, due_at_of(row));
+        }
+    });
+}
+
 /// Holds those that would be delivered although an earlier message blocks their key.
 void hold_blocked(const Subscription &s, std::span<const Message> messages,
                   std::span<Disposition> dispositions) {
@@ -166,26 +192,34 @@ DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, ui
 
 PartitionSet due_partitions(const Subscription &s, TimestampTz now) {
     PartitionSet due{};
-    CommandCounterIncrement();
-    pg::with_index(retry_table, RetryIndex::due, [&](pg::IndexReader &reader) {
-        // To the first retry of the next partition that has any.
-        for (int16 partition = 0; partition < s.partitions;) {
-            reader.seek(std::array{pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
-                                   pg::KeyColumn{F_INT2GE, InvalidOid, Int16GetDatum(partition),
-                                                 BTGreaterEqualStrategyNumber}});
-            TupleTableSlot *row = reader.next();
-            if (row == nullptr)
-                return;
-            bool is_null;
-            partition = DatumGetInt16(
-                slot_getattr(row, pg::column_number(RetryColumn::partition), &is_null));
-            due[static_cast<size_t>(partition)] =
-                DatumGetTimestampTz(
-                    slot_getattr(row, pg::column_number(RetryColumn::due_at), &is_null)) <= now;
-            ++partition;
-        }
+    each_first_retry(s, [&](pg::IndexReader &, int16 partition, TimestampTz due_at) {
+        due[static_cast<size_t>(partition)] = due_at <= now;
     });
     return due;
+}
+
+bool has_due_message(const Subscription &s, int16 partition, TimestampTz now) {
+    return has_due(s, partition, now) &&
+           !due_rows(s, partition, 1, now, is_deliverable_retry).empty();
+}
+
+TimestampTz next_retry(const Subscription &s, const PartitionSet &partitions, TimestampTz now) {
+    TimestampTz next = DT_NOEND;
+    each_first_retry(s, [&](pg::IndexReader &reader, int16 partition, TimestampTz due_at) {
+        if (!partitions[static_cast<size_t>(partition)])
+            return;
+        if (due_at <= now) {
+            reader.seek(
+                std::array{pg::KeyColumn{F_INT4EQ, InvalidOid, Int32GetDatum(s.id)},
+                           pg::KeyColumn{F_INT2EQ, InvalidOid, Int16GetDatum(partition)},
+                           pg::KeyColumn{F_TIMESTAMPTZ_GT, InvalidOid, TimestampTzGetDatum(now),
+                                         BTGreaterStrategyNumber}});
+            TupleTableSlot *row = reader.next();
+            due_at = row == nullptr ? DT_NOEND : due_at_of(row);
+        }
+        next = std::min(next, due_at);
+    });
+    return next;
 }
 
 bool has_due_fallback(const Subscription &s, int16 partition, TimestampTz now) {

@@ -34,6 +34,12 @@ DueMessages due_messages(const Subscription &s, int16 partition, int32 limit, ui
 /// The partitions in which something is due, as a hint for callers that have not locked them.
 PartitionSet due_partitions(const Subscription &s, TimestampTz now);
 
+/// Whether a message that may be delivered is due, and no fallback alone; for such callers, too.
+bool has_due_message(const Subscription &s, int16 partition, TimestampTz now);
+
+/// When the next retry of these partitions falls due; DT_NOEND: none waits for an instant.
+TimestampTz next_retry(const Subscription &s, const PartitionSet &partitions, TimestampTz now);
+
 /// Whether the fallback of some message is to run; for callers that have not locked the partition.
 bool has_due_fallback(const Subscription &s, int16 partition, TimestampTz now);
 

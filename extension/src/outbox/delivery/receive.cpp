@@ -19,11 +19,13 @@
 #include "pg/statement/scope.hpp"
 #include "pg/statement/select.hpp"
 #include "src/common/limits.hpp"
+#include "src/common/waiting.hpp"
 #include "src/common/wake.hpp"
 #include "src/outbox/delivery/delivery_poll.hpp"
 #include "src/outbox/delivery/held_batch.hpp"
 #include "src/outbox/log/log_lock.hpp"
 #include "src/outbox/log/log_tick.hpp"
+#include "src/outbox/log/message_waiters.hpp"
 #include "src/outbox/message_row.hpp"
 
 namespace stacksaga {
@@ -94,17 +96,17 @@ void receive(std::string_view name, std::string_view consumer, int32 room, int64
     if (held == nullptr)
         return;
     const Subscription &s = *held;
-    if (s.handler)
-        ereport(ERROR, (errcode(pg::sg409), errmsg("subscription \"%s\" has a handler", clip(name)),
-                        errdetail("Its messages are handled by %s.", s.handler.signature),
-                        errhint("Create another subscription, without a handler, for a service.")));
+    require_no_handler(s);
     const TimestampTz now = pg::clock_now();
     const ConsumerShare share = ask_for_share(s, consumer, now);
     Gathering g = gather_enough(s, room, share, now);
     if (g.messages.empty() && !g.has_lone && (ticking == Ticking::elsewhere || g.contended))
         g = gather_undisturbed(s, room, share, now, ticking);
+    const auto taken = static_cast<int32>(g.parts.size());
+    note_claim(claims_of(s), taken, taken);
     if (g.messages.empty())
         return;
+    forget_pauses();
     const int64 batch_id = next_batch_id.run().int8(0);
     std::array<int32, core::partitions_max> partitions{};
     for (size_t i = 0; i < g.parts.size(); ++i) {
@@ -175,8 +177,9 @@ int64 hold_behind_failures(const HeldBatch &batch, const Position &p, const Fail
     return count;
 }
 
-/// Acknowledges one partition's part of the batch; returns for how many messages.
-int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
+/// Acknowledges one partition's part of the batch; returns for how many messages. `has_changed`:
+/// retries, of which some may be due, or later.
+int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now, bool &has_changed) {
     const Subscription &s = *batch.subscription;
     const Failures failures =
         list_failures.run(pg::param(s.id), pg::param(p.partition), pg::param(batch.batch_id));
@@ -184,6 +187,7 @@ int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
     std::span<const Message> retries = messages_given(s, p.partition, batch.batch_id, false);
     for (const Message &m : retries)
         finish_retry(s, m, now);
+    has_changed = has_changed || !failures.empty() || !retries.empty();
     CRASH_POINT("ack: retries removed, position not moved");
     p.room = core::room_after_answer(p.room);
     p.end_release(now);
@@ -191,16 +195,27 @@ int64 ack_part(const HeldBatch &batch, Position &p, TimestampTz now) {
     return count + static_cast<int64>(retries.size());
 }
 
+/// Whether the log goes on behind one of its positions.
+bool is_behind(const HeldBatch &batch) {
+    const int64 last = last_tick();
+    return std::any_of(batch.parts.begin(), batch.parts.end(),
+                       [=](const Position &p) { return p.at.number != 0 || p.at.tick < last; });
+}
+
 int64 ack(int64 batch_id) {
     HeldBatch batch = hold_batch(batch_id, Released::refused);
     const TimestampTz now = pg::clock_now();
     int64 count = 0;
     TimestampTz until = DT_NOBEGIN;
+    bool has_changed = false; // retries
     for (Position &p : batch.parts) {
         until = std::max(until, p.lease_until);
-        count += ack_part(batch, p, now);
+        count += ack_part(batch, p, now, has_changed);
     }
     CRASH_POINT("ack: positions moved");
+    // Others may receive what is behind it, or what it held back, and learn when it is due.
+    if (!is_waited_for(*batch.subscription) || has_changed || is_behind(batch))
+        wake_receivers_at_commit(*batch.subscription);
     note_answered(batch.subscription->id, batch.consumer, until, now);
     if (batch.subscription->fallback)
         wake_workers_at_commit();
@@ -244,6 +259,7 @@ void release_batch(int64 batch_id, const Release &release) {
         p.release_reason = release.reason;
         move_position(s.id, p, p.at, now);
     }
+    wake_receivers_at_commit(s);
     note_answered(s.id, batch.consumer, until, now);
 }
 

@@ -82,4 +82,10 @@ bool lock_partition(int32 subscription_id, int16 partition, bool wait) {
                 wait);
 }
 
+bool is_partition_locked(int32 subscription_id, int16 partition) {
+    const LOCKTAG tag = pg::lock_tag(pg::LockClass::outbox, static_cast<uint32>(subscription_id),
+                                     static_cast<uint32>(partition));
+    return LockWaiterCount(&tag) > 0;
+}
+
 } // namespace stacksaga

@@ -41,5 +41,7 @@ void lock_settings(int32 subscription_id);
 /// The right to move the position of a subscription in a partition. A position that was read before
 /// is a hint. Without `wait`, false when another session has the right.
 bool lock_partition(int32 subscription_id, int16 partition, bool wait);
+/// Whether a session has that right, or waits for it.
+bool is_partition_locked(int32 subscription_id, int16 partition);
 
 } // namespace stacksaga

@@ -136,6 +136,14 @@ const Subscription *hold_subscription(int32 subscription_id, bool wait) {
     return hold_settings(subscription_id, wait) ? find_subscription(subscription_id) : nullptr;
 }
 
+void require_no_handler(const Subscription &s) {
+    if (s.handler)
+        ereport(ERROR,
+                (errcode(pg::sg409), errmsg("subscription \"%s\" has a handler", clip(s.name)),
+                 errdetail("Its messages are handled by %s.", s.handler.signature),
+                 errhint("Create another subscription, without a handler, for a service.")));
+}
+
 Handled subscriptions_with_handlers(int32 ring_id, TimestampTz now) {
     const auto rows = list_with_handlers.run(pg::param_array(served_rings(ring_id)));
     auto *ids = static_cast<int32 *>(palloc(sizeof(int32) * (rows.count() + 1)));

@@ -43,6 +43,9 @@ const Subscription *find_subscription(int32 subscription_id);
 /// nullptr also, without `wait`, when another session is altering it.
 const Subscription *hold_subscription(int32 subscription_id, bool wait);
 
+/// SG409 when it has a handler, which gets its messages.
+void require_no_handler(const Subscription &s);
+
 struct Handled {
     std::span<const int32> ids;
     TimestampTz next; ///< when the next pause ends

@@ -12,6 +12,7 @@
 #include "src/outbox/delivery/delivery_loss.hpp"
 #include "src/outbox/log/handled_topics.hpp"
 #include "src/outbox/log/log_lock.hpp"
+#include "src/outbox/log/message_waiters.hpp"
 #include "src/outbox/subscription/position.hpp"
 #include "src/outbox/subscription/subscription.hpp"
 #include "src/outbox/subscription/subscription_argument.hpp"
@@ -118,6 +119,7 @@ void drop(std::string_view name, bool discards, const Caller &caller) {
     delete_dead.run(pg::param(s.id));
     delete_subscription.run(pg::param(s.id));
     announce_handled_topics();
+    wake_receivers_at_commit(s);
     record_action({.action = "drop", .object = object_text("subscription", s.name)});
 }
 
@@ -189,6 +191,7 @@ void alter(std::string_view name, const Alteration &a) {
     pg::with_stored_text([&] { alter_content.run(pg::param(s.id)); });
     announce_handled_topics();
     wake_workers_at_commit();
+    wake_receivers_at_commit(s);
     record_action({.action = "alter", .object = object_text("subscription", s.name)});
 }
 

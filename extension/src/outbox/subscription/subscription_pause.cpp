@@ -10,6 +10,7 @@
 #include "src/common/limits.hpp"
 #include "src/common/operator_action.hpp"
 #include "src/common/wake.hpp"
+#include "src/outbox/log/message_waiters.hpp"
 #include "src/outbox/subscription/subscription.hpp"
 
 namespace stacksaga {
@@ -75,6 +76,7 @@ STACKSAGA_FUNCTION(resume_subscription) {
         write_pause.run(pg::param(s.id), pg::param_null(TIMESTAMPTZOID),
                         pg::param_null(TIMESTAMPTZOID), pg::param_null(TEXTOID));
         wake_workers_at_commit();
+        wake_receivers_at_commit(s);
         record_action(
             {.action = "resume", .object = object_text("subscription", s.name), .reason = reason});
     });

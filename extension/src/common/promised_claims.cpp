@@ -1,6 +1,5 @@
-#include "src/work/promised_claims.hpp"
+#include "src/common/promised_claims.hpp"
 
-#include "core/ring/murmur3.hpp"
 #include "core/work/promise_count.hpp"
 
 #include "pg/clock.hpp"
@@ -12,18 +11,18 @@ namespace {
 
 using Words = core::PromiseCount;
 
-/// A look counts no more steps than this.
+/// A look counts no more than this.
 constexpr size_t looked_at_max = 256;
 
 /// What this session has promised last.
 struct Promise {
-    SharedQueue *place;
+    SharedLine *place;
     uint32 period;
     uint16 tag;
 };
 constinit std::optional<Promise> owed{};
 
-/// Two words hold the tag of their queue above a number of 48 bits.
+/// Two words hold the tag of their line above a number of 48 bits.
 constexpr int tag_shift = 48;
 uint64 tagged(uint16 tag, int64 number) {
     return uint64{tag} << tag_shift | static_cast<uint64>(number);
@@ -34,15 +33,18 @@ int64 number_of(pg_atomic_uint64 &word, uint16 tag) {
 }
 
 struct Place {
-    SharedQueue *shared;
+    SharedLine *shared;
     uint16 tag;
 };
 
-Place place_of(int32 ring_id, std::string_view queue) {
+Place place_of(const ClaimPlace &name) {
     CounterFile *file = counter_file();
-    const uint64 hash = core::murmur3_x64_128(queue, static_cast<uint32>(ring_id)).h1;
-    return {.shared = file == nullptr ? nullptr : &file->queues[hash % file->queues.size()],
-            .tag = static_cast<uint16>(hash >> 48)};
+    return {.shared = file == nullptr ? nullptr : &file->lines[name.hash % file->lines.size()],
+            .tag = static_cast<uint16>(name.hash >> 48)};
+}
+
+uint32 period_now(const ClaimPlace &name) {
+    return Words::period_of(pg::steady_now() * name.hurry);
 }
 
 /// Replaces the word by what `change` makes of it. Returns what it was; nullopt: it stayed.
@@ -57,7 +59,7 @@ template <class F> std::optional<uint64> exchange(pg_atomic_uint64 &word, F &&ch
     }
 }
 
-pg_atomic_uint64 &word_of(SharedQueue &place, uint32 period) {
+pg_atomic_uint64 &word_of(SharedLine &place, uint32 period) {
     return place.promised[Words::word_of(period)];
 }
 
@@ -68,28 +70,28 @@ void withdraw() {
     owed.reset();
 }
 
-/// How many steps a claim takes, a mean of the last ones.
-size_t taken_by_claim(SharedQueue &place, uint16 tag) {
+/// How many a claim takes, a mean of the last ones.
+size_t taken_by_claim(SharedLine &place, uint16 tag) {
     return std::max<size_t>(1, static_cast<size_t>(number_of(place.taken, tag)) / 16);
 }
 
 } // namespace
 
-PromisedClaims::PromisedClaims(int32 ring_id, std::string_view queue) {
-    const Place place = place_of(ring_id, queue);
+PromisedClaims::PromisedClaims(const ClaimPlace &name) : name_(name) {
+    const Place place = place_of(name);
     place_ = place.shared;
     tag_ = place.tag;
 }
 
 size_t PromisedClaims::count() const {
-    const uint32 period = Words::period_of(pg::steady_now());
+    const uint32 period = period_now(name_);
     size_t sum = 0;
     for (pg_atomic_uint64 &word : place_->promised)
         sum += Words::counted(pg_atomic_read_u64(&word), period, tag_);
     return sum;
 }
 
-size_t PromisedClaims::enough_steps() const {
+size_t PromisedClaims::enough() const {
     if (place_ == nullptr)
         return 1;
     return std::min(looked_at_max, (count() + 1) * taken_by_claim(*place_, tag_) + 1);
@@ -99,7 +101,7 @@ bool PromisedClaims::promise(size_t due) {
     has_more_ = true; // where nothing is shared, the next one looks itself
     if (due == 0 || place_ == nullptr)
         return due > 0;
-    const uint32 period = Words::period_of(pg::steady_now());
+    const uint32 period = period_now(name_);
     const auto add = [&](uint64 word) { return Words::added(word, period, tag_); };
     const std::optional<uint64> was = exchange(word_of(*place_, period), add);
     if (!was)
@@ -120,7 +122,8 @@ bool PromisedClaims::promise(size_t due) {
 
 void PromisedClaims::watch() {
     if (place_ != nullptr)
-        pg_atomic_write_u64(&place_->watched_until, tagged(tag_, pg::steady_now() + watch_us));
+        pg_atomic_write_u64(&place_->watched_until,
+                            tagged(tag_, pg::steady_now() + name_.watch_us));
 }
 
 void PromisedClaims::stop_watch() {
@@ -134,17 +137,17 @@ bool PromisedClaims::is_watched() const {
         return false;
     pg_memory_barrier(); // the promise is written
     const int64 now = pg::steady_now(), until = number_of(place_->watched_until, tag_);
-    return until > now && until <= now + watch_us;
+    return until > now && until <= now + name_.watch_us;
 }
 
-void note_claim(int32 ring_id, std::string_view queue, int32 taken, int32 max_steps) {
-    const Place place = place_of(ring_id, queue);
+void note_claim(const ClaimPlace &name, int32 taken, int32 most) {
+    const Place place = place_of(name);
     if (owed && owed->place == place.shared && owed->tag == place.tag)
         withdraw();
     if (place.shared == nullptr || taken == 0)
         return;
     const int64 was = number_of(place.shared->taken, place.tag);
-    const int64 mean = was == 0 ? int64{16} * max_steps : was + (16 * max_steps - was) / 4;
+    const int64 mean = was == 0 ? int64{16} * most : was + (16 * most - was) / 4;
     if (mean != was)
         pg_atomic_write_u64(&place.shared->taken, tagged(place.tag, mean));
 }
