@@ -249,7 +249,7 @@ void remove_deadline(SagaState &saga) {
 }
 
 void move_deadline(SagaState &saga, std::int64_t by_us) {
-    if (!saga.deadline_at || by_us == 0)
+    if (!saga.deadline_at || by_us <= 0) // the clock was ahead when the time began
         return;
     saga.deadline_at = time_plus(*saga.deadline_at, by_us);
     saga.changes.moves_deadline = true;

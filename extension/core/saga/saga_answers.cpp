@@ -178,7 +178,7 @@ std::int64_t due_after(const SagaState &saga, const Step &step, const Work &work
     if (!step.queue_of(work.direction, work.falling_back)) // a worker publishes it
         retry_after_us = std::max(retry_after_us, published_again_after_us);
     return retry_after_us > 0 ? time_plus(saga.now, retry_after_us)
-                              : work.place_at.value_or(saga.now);
+                              : std::min(work.place_at.value_or(saga.now), saga.now);
 }
 
 /// Why the release is charged; empty: it is not.

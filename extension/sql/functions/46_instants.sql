@@ -113,10 +113,16 @@ AS $$
                n + interval '1 minute' + make_interval(secs => stacksaga_internal.setting('dedupe_retention')::bigint) AS kept
           FROM stacksaga.clock_now() AS n
     )
-    SELECT 'schedule', format('schedule "%s"', s.schedule), s.next_run, n.run, s.ring_id::bigint, s.schedule
+    -- A run that could not start is tried again within five minutes.
+    SELECT 'schedule', format('schedule "%s"', s.schedule), i.far, i.becomes, s.ring_id::bigint, s.schedule
       FROM clock c, stacksaga.schedule s
      CROSS JOIN LATERAL (SELECT min(r) AS run FROM stacksaga.next_runs(s.cron, s.timezone, c.now, 1) AS r) AS n
-     WHERE s.next_run > n.run AND s.next_run > c.soon
+     CROSS JOIN LATERAL (
+           SELECT s.next_run, n.run WHERE s.next_run > n.run AND s.next_run > c.soon
+           UNION ALL
+           SELECT s.due_at, greatest(s.next_run, c.now)
+            WHERE s.failures > 0 AND NOT s.paused AND s.next_run <= greatest(n.run, c.soon)
+              AND s.due_at > greatest(n.run, c.soon) + interval '5 minutes') AS i(far, becomes)
     UNION ALL
     SELECT 'node', format('heartbeat of node "%s"', n.node), n.heartbeat_at, c.now, n.incarnation, n.node
       FROM clock c, stacksaga.node n WHERE n.heartbeat_at > c.soon
@@ -146,6 +152,14 @@ AS $$
     UNION ALL
     (SELECT 'retention', format('saga %s', s.saga_id), s.finished_at, NULL, NULL, NULL
        FROM clock c, stacksaga.saga s WHERE s.created_at > c.soon AND s.finished_at > c.soon
+      LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END)
+    UNION ALL
+    (SELECT 'retention', format('discarded message %s', d.message_id), d.discarded_at, NULL, NULL, NULL
+       FROM clock c, stacksaga.dead_message d WHERE d.discarded_at > c.soon
+      LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END)
+    UNION ALL
+    (SELECT 'key', format('key of the removed saga %s', r.saga_id), r.kept_since, NULL, NULL, NULL
+       FROM clock c, stacksaga.removed_saga r WHERE r.kept_since > c.soon AND r.kept_since < 'infinity'
       LIMIT CASE WHEN enough IS NOT NULL THEN greatest(enough, 0) END)
     UNION ALL
     -- The lease of a key is its own: who begins the key again gets the next one.
@@ -207,7 +221,7 @@ BEGIN
            AND w.step_no = f.step_no AND w.direction = f.direction AND w.due_at = f.instant
            AND f.becomes IS NOT NULL AND NOT dry_run
     ), schedule AS (
-        UPDATE stacksaga.schedule s SET next_run = o.becomes, due_at = o.becomes
+        UPDATE stacksaga.schedule s SET next_run = least(s.next_run, o.becomes), due_at = o.becomes
           FROM other o WHERE o.kind = 'schedule' AND s.schedule = o.name AND s.ring_id = o.id AND NOT dry_run
     ), node AS (
         UPDATE stacksaga.node n SET heartbeat_at = o.becomes
