@@ -35,22 +35,9 @@ constexpr const char *select_bad_changes = R"(
             WHERE b.saga_id = c.saga_id AND b.change_no < c.change_no
               AND b.direction = 'compensate'))";
 
-// Sagas whose events say anything else than their changes, in order.
 constexpr const char *select_bad_events = R"(
-    WITH change AS (
-        SELECT saga_id, array_agg('saga.' || to_status || ' ' || direction ORDER BY change_no) AS said
-          FROM property.change GROUP BY saga_id
-    ), event AS (
-        SELECT (payload ->> 'saga_id')::uuid AS saga_id,
-               array_agg(type || ' ' || (payload ->> 'direction') ORDER BY number) AS said
-          FROM stacksaga.outbox_message
-         WHERE topic = 'property events' AND type = 'saga.' || (payload ->> 'status')
-           AND key = payload ->> 'saga_id' GROUP BY 1
-    )
-    SELECT (s.input ->> 'no')::integer, c.said::text, e.said::text
-      FROM stacksaga.saga s
-      LEFT JOIN change c ON c.saga_id = s.saga_id LEFT JOIN event e ON e.saga_id = s.saga_id
-     WHERE c.said IS DISTINCT FROM e.said)";
+    SELECT (s.input ->> 'no')::integer, e.changes, e.events
+      FROM property.other_events e JOIN stacksaga.saga s ON s.saga_id = e.saga_id)";
 
 constexpr const char *select_lost_leases = R"(
     SELECT count(*), count(d.verify), count(d.fallback),

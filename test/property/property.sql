@@ -140,6 +140,22 @@ $$;
 CREATE TRIGGER property_note_change AFTER UPDATE ON stacksaga.saga FOR EACH ROW
     WHEN ((old.status, old.direction) IS DISTINCT FROM (new.status, new.direction)) EXECUTE FUNCTION property.note_change();
 
+-- Sagas whose events say anything else than their changes, in order.
+CREATE VIEW property.other_events AS
+    WITH change AS (
+        SELECT saga_id, array_agg('saga.' || to_status || ' ' || direction ORDER BY change_no) AS said
+          FROM property.change GROUP BY saga_id
+    ), event AS (
+        SELECT (payload ->> 'saga_id')::uuid AS saga_id, array_agg(type || ' ' || (payload ->> 'direction') ORDER BY number) AS said
+          FROM stacksaga.outbox_message
+         WHERE topic = 'property events' AND type = 'saga.' || (payload ->> 'status') AND key = payload ->> 'saga_id'
+         GROUP BY 1
+    )
+    SELECT s.saga_id, c.said::text AS changes, e.said::text AS events
+      FROM stacksaga.saga s
+      LEFT JOIN change c ON c.saga_id = s.saga_id LEFT JOIN event e ON e.saga_id = s.saga_id
+     WHERE c.said IS DISTINCT FROM e.said;
+
 CREATE FUNCTION property.clock() RETURNS bigint LANGUAGE sql AS $$
     SELECT (extract(epoch FROM stacksaga.clock_now()) * 1000000)::bigint
 $$;

@@ -98,7 +98,7 @@ bool define(Random &random, const std::string &name, std::vector<Kid> kids, int 
         text += fmt::format(", deadline => '{} minutes'", random.between(1, 8) * 60 - 30);
     if (random.chance(40))
         text += ", on_compensation_failure => 'continue'";
-    text += ")";
+    text += ", events_topic => 'property events')";
     return is_irreversible;
 }
 

@@ -234,7 +234,7 @@ $$;
 CREATE FUNCTION property.tree_forget() RETURNS void LANGUAGE sql AS $$
     TRUNCATE stacksaga.saga, stacksaga.work, stacksaga.effect, stacksaga.failure, stacksaga.saga_signal,
         property.tree_effect, property.tree_answer, property.tree_operation,
-        property.tree_violation, property.change
+        property.tree_violation, property.change, stacksaga.outbox_message
 $$;
 
 -- The promises. A saga whose operator retried or resolved a step may pass a step that it could not
@@ -355,6 +355,9 @@ CREATE VIEW property.tree_broken AS
     SELECT tree, format('it failed past %s, which is irreversible', step)
       FROM property.tree_step
      WHERE status = 'failed' AND is_marked AND effect = 'irreversible' AND NOT was_helped
+    UNION ALL
+    SELECT tree, format('the changes of saga %s are %s, and its events %s', saga_id, changes, events)
+      FROM property.other_events JOIN property.tree_saga USING (saga_id)
     UNION ALL
     SELECT tree, format('its status went from %s to %s', c.from_status, c.to_status)
       FROM property.change c JOIN property.tree_saga s USING (saga_id)
