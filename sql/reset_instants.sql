@@ -27,7 +27,8 @@ BEGIN
 END $$;
 SELECT stacksaga.define_saga('far sql', ARRAY[stacksaga.sql_step('s', 'far.ok(stacksaga.step_call)')]);
 SELECT stacksaga.define_saga('far retry', ARRAY[stacksaga.sql_step('s', 'far.late(stacksaga.step_call)')]);
-SELECT stacksaga.define_saga('far queue', ARRAY[stacksaga.queue_step('s', 'far', compensable => false)], deadline => '1 day');
+SELECT stacksaga.define_saga('far queue', ARRAY[stacksaga.queue_step('s', 'far', compensable => false,
+    retry => stacksaga.retry_policy(initial_interval => '1 hour', max_interval => '1 hour'))], deadline => '1 day');
 SELECT stacksaga.define_saga('far timer', ARRAY[stacksaga.timer_step('s', '2 hours')]);
 SELECT stacksaga.define_saga('far signal', ARRAY[stacksaga.signal_step('s', 'go', timeout => '1 hour')]);
 SELECT stacksaga.create_schedule('far hourly', 'far sql', '0 * * * *');
@@ -111,7 +112,7 @@ CREATE TABLE far.bound AS SELECT split_part(split_part(line, ' ', 1), '.', 1) AS
   FROM unnest(ARRAY[
     'accepted_message.created_at record', 'accepted_message.expires_at key: listed', 'dead_message.dead_since record',
     'dead_message.discarded_at retention: listed', 'dead_message.published_at record', 'dead_message.since record',
-    'effect.completed_at record', 'effect.started_at record', 'failure.finished_at record',
+    'definition_pause.paused_at record', 'definition_pause.paused_until chosen', 'effect.completed_at record', 'effect.started_at record', 'failure.finished_at record',
     'failure.started_at begin: how long a service remembers the key of a step in doubt', 'idempotency_key.completed_at begin: listed by sweep_at',
     'idempotency_key.created_at record', 'idempotency_key.forgotten_at record', 'idempotency_key.lease_until lease: lease_length of the key',
     'idempotency_key.sweep_at key: listed', 'kept_row.retry_at due: an hour', 'kept_row.since record',
