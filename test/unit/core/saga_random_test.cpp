@@ -48,6 +48,7 @@ std::string random_step(Random &random, int no, bool is_past_pivot) {
     add(20, " fallback");
     add(50, random.chance(50) ? " once" : " twice");
     add(40, " eager");
+    add(20, " parks");
     if (kind.waits_for == StepWait::signal)
         add(40, " endless");
     return words;
@@ -66,7 +67,7 @@ std::string random_plan(Random &random) {
     }
     plan += ";";
     for (const auto &[percent, word] :
-         {std::pair{40, " continue"}, {30, " child"}, {25, " deadline"}})
+         {std::pair{40, " continue"}, {30, " child"}, {25, " deadline"}, {20, " parks"}})
         plan += random.chance(percent) ? word : "";
     return plan;
 }
@@ -207,6 +208,7 @@ private:
 
     void offer_operators() {
         add(1, "cancel", [](TestSaga &s) { s.cancel(); });
+        add(2, "compensate", [](TestSaga &s) { s.compensate(); });
         add(3, "suspend", [](TestSaga &s) { s.suspend(); });
         const Status status = saga_.tables.saga.status;
         add(status == Status::suspended ? 15 : 1, "resume", [](TestSaga &s) { s.resume(); });
@@ -366,7 +368,7 @@ TEST(SagaRandom, NoOrderOfEventsBreaksASagaWhereverItIsWritten) {
     EXPECT_EQ(reached.statuses.size(), 9U);
     for (const auto &[status, count] : reached.statuses)
         EXPECT_GT(count, 100) << status;
-    EXPECT_EQ(reached.events.size(), 25U);
+    EXPECT_EQ(reached.events.size(), 26U);
     for (const auto &[event, count] : reached.events)
         EXPECT_GT(count, 20) << event;
 }
