@@ -342,6 +342,15 @@ SELECT stacksaga.complete_step(c.saga_id, c.step, c.lease) FROM park.claimed c
 SELECT stacksaga.run_pending() > 0 AS ran;
 SELECT saga, status FROM park.now;
 
+-- Sagas in flight keep the version that they began with.
+SELECT stacksaga.define_saga('changed', ARRAY[park.queue('z'), park.queue('a')]);
+SELECT park.start('changed') AS id \gset
+SELECT park.claim(), park.done(:'id', 'z'), park.claim() AS then;
+SELECT stacksaga.define_saga('changed', ARRAY[park.queue('z'), park.queue('a')], on_failure => 'park');
+SELECT park.fail(:'id', 'a');
+SELECT park.start('changed') AS id \gset
+SELECT park.claim(), park.done(:'id', 'z'), park.claim() AS then, park.fail(:'id', 'a');
+
 -- The tables of rules.
 SELECT rule, error_class, attempts_left, in_doubt, outcome, sentence FROM stacksaga.outcome_rules() WHERE on_failure = 'park';
 

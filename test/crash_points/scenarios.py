@@ -31,6 +31,7 @@ class SagaScenario(Scenario):
     expected = ()
     # It may also end before it has done anything.
     may_do_nothing = False
+    ends = ('completed', 'failed', 'parked')
 
     def start(self, client, tag):
         return client.value('SELECT saga_id FROM stacksaga.start_saga(%s, jsonb_build_object(%s::text, %s::text), %s)',
@@ -44,8 +45,7 @@ class SagaScenario(Scenario):
 
         def has_ended():
             self.help(client, tag, saga_id)
-            return client.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', saga_id) in (
-                'completed', 'failed', 'parked')
+            return client.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', saga_id) in self.ends
         client.until(f'saga {saga_id} ends', has_ended)
 
     def wrong(self, client, tag):
@@ -218,6 +218,39 @@ class ServiceRelease(SagaScenario):
             under_lease = (claimed, step, lease)
             if attempt == 1:
                 answer(client, [("SELECT stacksaga.release_step(%s, %s, %s, reason => 'deployment')", under_lease)])
+            else:
+                answer(client, [effect(claimed, step, direction),
+                                ("SELECT stacksaga.complete_step(%s, %s, %s, '{}')", under_lease)])
+
+
+class ParkUndone(SagaScenario):
+    """A saga that stops at a failure, and that an operator has undone."""
+    name = saga = 'park_undone'
+    status = 'failed'
+    expected = undone('park_undone', 'a')
+    ends = ('completed', 'failed')
+    call = "SELECT stacksaga.compensate_saga(%s, 'nobody wants it')"
+
+    def help(self, client, tag, saga_id):
+        if client.value('SELECT status FROM stacksaga.sagas WHERE saga_id = %s', saga_id) == 'parked':
+            answer(client, [(self.call, (saga_id,))])
+
+
+class ParkRetried(ParkUndone):
+    """A service fails for good, and does it when an operator has it tried again."""
+    name = saga = 'park_retried'
+    status = 'completed'
+    expected = acts('park_retried', 'charge', 'a')
+    call = "SELECT stacksaga.retry_saga(%s, 'it is repaired')"
+
+    def help(self, client, tag, saga_id):
+        super().help(client, tag, saga_id)
+        for claimed, step, direction, attempt, lease in client.rows(
+                "SELECT saga_id, step, direction, attempt, lease"
+                " FROM stacksaga.claim_steps(%s, 'till', lease => '1 second')", self.saga):
+            under_lease = (claimed, step, lease)
+            if attempt == 1:
+                answer(client, [("SELECT stacksaga.fail_step(%s, %s, %s, 'broken', 'non_retryable')", under_lease)])
             else:
                 answer(client, [effect(claimed, step, direction),
                                 ("SELECT stacksaga.complete_step(%s, %s, %s, '{}')", under_lease)])
