@@ -22,7 +22,7 @@ struct AnswerColumns {
 };
 constexpr const char *SQL_ANSWER =
     "SELECT pg_catalog.concat_ws(' ', e ->> 'kind', coalesce(e ->> 'saga_id',"
-    "           e ->> 'message_id', e ->> 'queue', e ->> 'schedule', e ->> 'subscription',"
+    "           e ->> 'message_id', e ->> 'queue', e ->> 'schedule', e ->> 'subscription', e ->> 'saga',"
     "           e ->> 'object', e ->> 'database', pg_catalog.concat_ws(' ', e ->> 'scope', e ->> 'key')))"
     "           AS object,"
     "       coalesce(e ->> 'status_before', e ->> 'instant') AS before,"

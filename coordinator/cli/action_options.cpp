@@ -28,6 +28,7 @@ constexpr std::array argument_texts{
     ArgumentText{"message_ids", "MESSAGE",
                  "Ids of dead messages; redrive without any takes all, the oldest first"},
     ArgumentText{"queue", "QUEUE", "The queue"},
+    ArgumentText{"saga", "DEFINITION", "Name of the saga that is defined"},
     ArgumentText{"schedule", "SCHEDULE", "The schedule"},
     ArgumentText{"subscription", "SUBSCRIPTION", "The subscription"},
     ArgumentText{"scope", "SCOPE", "Scope of the idempotency key"},

@@ -50,8 +50,8 @@ constexpr const char *SQL_SCHEDULES =
     "SELECT schedule, saga, cron, timezone, paused, next_run, last_run, failures, last_error"
     "  FROM stacksaga.schedules ORDER BY schedule";
 constexpr const char *SQL_DEFINITIONS =
-    "SELECT saga, version, definer, pg_catalog.date_trunc('seconds', defined_at) AS defined_at, live_sagas"
-    "  FROM stacksaga.definitions WHERE is_current ORDER BY saga";
+    "SELECT saga, version, definer, pg_catalog.date_trunc('seconds', defined_at) AS defined_at,"
+    "       live_sagas, " PAUSED "  FROM stacksaga.definitions WHERE is_current ORDER BY saga";
 constexpr const char *SQL_DEAD_MESSAGES =
     "SELECT subscription, topic, key, message_id, pg_catalog.date_trunc('seconds', dead_since) AS dead_since,"
     "       attempts, last_error"

@@ -87,6 +87,9 @@ constexpr std::array all_actions{
            {.spread = true, .past_dedupe_retention = true}},
     Action{"pause-queue", {"queue"}, ON_NAME("pause_queue", "queue", UNTIL), {.until = true}},
     Action{"resume-queue", {"queue"}, ON_NAME("resume_queue", "queue", "")},
+    Action{
+        "pause-definition", {"saga"}, ON_NAME("pause_definition", "saga", UNTIL), {.until = true}},
+    Action{"resume-definition", {"saga"}, ON_NAME("resume_definition", "saga", "")},
     Action{"pause-schedule", {"schedule"}, ON_NAME("pause_schedule", "schedule", "")},
     Action{"resume-schedule", {"schedule"}, ON_NAME("resume_schedule", "schedule", "")},
     Action{"pause-subscription",

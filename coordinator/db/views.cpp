@@ -154,13 +154,19 @@ constexpr const char *SQL_SCHEDULES = "SELECT pg_catalog.json_build_object('sche
     " ORDER BY s.schedule LIMIT 51") ", 'now', stacksaga.clock_now())";
 
 constexpr const char *SQL_DEFINITIONS = "SELECT pg_catalog.json_build_object('definitions', " LIST(
-    "SELECT * FROM stacksaga.definitions"
-    " WHERE $1::text IS NULL OR saga > $1 OR (saga = $1 AND version < $2::integer)"
-    " ORDER BY saga, version DESC LIMIT 51") ", 'now', stacksaga.clock_now())";
+    "SELECT d.*, " PAUSED_BY("'definition ' || d.saga", "d.paused_since")
+    "  FROM stacksaga.definitions AS d"
+    " WHERE $1::text IS NULL OR d.saga > $1 OR (d.saga = $1 AND d.version < $2::integer)"
+    " ORDER BY d.saga, d.version DESC LIMIT 51") ", 'now', stacksaga.clock_now())";
 
 constexpr const char *SQL_DEFINITION =
     "SELECT pg_catalog.json_build_object('saga', $1::text, 'version', $2::integer,"
-    "           'diagram', stacksaga.saga_diagram($1, $2), 'retries', " LIST(
+    "           'diagram', stacksaga.saga_diagram($1, $2), 'definition',"
+    "           (SELECT pg_catalog.to_json(x) FROM (SELECT d.saga, d.paused, d.paused_since,"
+    "                d.paused_until, d.pause_reason,"
+    "                " PAUSED_BY("'definition ' || d.saga", "d.paused_since")
+    "                 FROM stacksaga.definitions AS d WHERE d.saga = $1 AND d.is_current) AS x),"
+    "           'now', stacksaga.clock_now(), 'retries', " LIST(
         "SELECT * FROM stacksaga.explain_retries($1)") ")";
 
 constexpr const char *SQL_OPERATOR_ACTIONS =

@@ -44,6 +44,7 @@ const catalogue = {
     `${in_ring(o)}SELECT * FROM stacksaga.redrive_messages(${quoted(o.subscription)}, reason => ${reason}, dry_run => false` +
     `${o.spread ? `, spread => ${quoted(o.spread)}` : ""}${past(o)});`},
   ...pauses("queue", "queue"),
+  ...pauses("definition", "saga"),
   ...pauses("schedule", "schedule", {}),
   ...pauses("subscription", "subscription"),
 };

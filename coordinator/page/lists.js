@@ -5,7 +5,7 @@ import {action_button, pause_action, sql_details} from "./actions.js";
 import {read, session} from "./api.js";
 import * as diagram from "./diagram.js";
 import {copyable, long_text, make, payload, quoted, table} from "./dom.js";
-import {at_least, difference, seconds, when} from "./format.js";
+import {at_least, difference, pause_of, seconds, when} from "./format.js";
 
 const more = (rows, size, href) => rows.length > size ? make("p", {}, make("a", {href}, "More")) : null;
 
@@ -42,26 +42,37 @@ export const schedules = {
       })),
     more(data.schedules, 50, `#/schedules?after=${encodeURIComponent(data.schedules[49]?.schedule)}`)]};
 
-/// One line of SQL for each definition, and its diagram on a page of its own.
+// A pause is of all versions.
+const definition_pause = d => [pause_action("definition", d, {saga: d.saga}), `${d.paused ? "Resume" : "Pause"} definition ${d.saga}`];
+const draw_pause = d => {
+  const [action, title] = definition_pause(d);
+  return make("div", {}, action_button(...action, title), sql_details(d.saga, [action]));
+};
+
+const draw_definition = (data, id) => [make("h2", {}, `Definition ${id}`),
+  make("p", {}, make("a", {href: "#/definitions"}, "All definitions"), " ",
+    make("a", {href: `#/sagas?saga=${encodeURIComponent(id)}`}, "Its sagas")),
+  pause_of(data.definition, data.now), draw_pause(data.definition),
+  make("h3", {}, "Stages"), diagram.failure_note(data.diagram), diagram.draw(data.diagram),
+  table("Attempts and how long they may take", ["Step", "Attempts", "Longest", "Calls at worst", "Deduplicated for", "Warning"],
+    data.retries.map(r => [r.step, r.attempts ?? "no limit", r.longest_window ?? "", r.worst_case_calls ?? "",
+      r.dedupe_window ?? "", r.warning ?? ""])),
+  make("details", {"data-key": "mermaid"}, make("summary", {}, "As Mermaid"), make("pre", {tabindex: 0}, data.diagram)),
+  copyable(`SELECT stacksaga.saga_diagram(${quoted(id)});`)];
+
+const draw_definitions = data => [make("h2", {}, "Definitions"),
+  table("Definitions", ["Saga", "Version", "Current", "Steps", "Definer", "Defined", "Live sagas", "State", ""],
+    data.definitions.slice(0, 50).map(d => ({key: `${d.saga} ${d.version}`, cells: [
+      make("a", {href: `#/definitions/${encodeURIComponent(d.saga)}?version=${d.version}`}, d.saga), d.version,
+      d.is_current ? "yes" : "", d.steps, d.definer, when(d.defined_at, data.now), at_least(d.live_sagas, 1000),
+      pause_of(d, data.now) ?? "open", d.is_current ? draw_pause(d) : ""]}))),
+  more(data.definitions, 50, `#/definitions?${new URLSearchParams({after: data.definitions[49]?.saga, version: data.definitions[49]?.version})}`)];
+
+/// One line for each version, and a page for each with its diagram.
 export const definitions = {
   load: ({id, version, after}, is_poll) => id ? read("api/definition", {saga: id, version}, is_poll)
                                               : read("api/definitions", {after, version}, is_poll),
-  draw: (data, {id}) => id ? [make("h2", {}, `Definition ${id}`),
-      make("p", {}, make("a", {href: "#/definitions"}, "All definitions"), " ",
-        make("a", {href: `#/sagas?saga=${encodeURIComponent(id)}`}, "Its sagas")),
-      make("h3", {}, "Stages"), diagram.failure_note(data.diagram), diagram.draw(data.diagram),
-      table("Attempts and how long they may take", ["Step", "Attempts", "Longest", "Calls at worst", "Deduplicated for", "Warning"],
-        data.retries.map(r => [r.step, r.attempts ?? "no limit", r.longest_window ?? "", r.worst_case_calls ?? "",
-          r.dedupe_window ?? "", r.warning ?? ""])),
-      make("details", {"data-key": "mermaid"}, make("summary", {}, "As Mermaid"), make("pre", {tabindex: 0}, data.diagram)),
-      copyable(`SELECT stacksaga.saga_diagram(${quoted(id)});`)]
-    : [make("h2", {}, "Definitions"),
-      table("Definitions", ["Saga", "Version", "Current", "Steps", "Definer", "Defined", "Live sagas"],
-        data.definitions.slice(0, 50).map(d => ({key: `${d.saga} ${d.version}`, cells: [
-          make("a", {href: `#/definitions/${encodeURIComponent(d.saga)}?version=${d.version}`}, d.saga), d.version,
-          d.is_current ? "yes" : "", Array.isArray(d.steps) ? d.steps.length : d.steps, d.definer,
-          when(d.defined_at, data.now), at_least(d.live_sagas, 1000)]}))),
-      more(data.definitions, 50, `#/definitions?${new URLSearchParams({after: data.definitions[49]?.saga, version: data.definitions[49]?.version})}`)]};
+  draw: (data, {id}) => id ? draw_definition(data, id) : draw_definitions(data)};
 
 export const log = {
   load: ({before}, is_poll) => read("api/operator-actions", {before}, is_poll),

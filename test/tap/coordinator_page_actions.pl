@@ -71,6 +71,7 @@ $browser->becomes(q{!document.querySelector('#log-out').hidden}, 'and is');
 
 # A pause that ends by itself: of a queue and of a subscription. The page says until when, why, by whom and since when.
 my %pauses = (
+	definition => [ '#/definitions', 'pause_definition', q{saga = 'transfer'}, '[aria-label$=transfer]' ],
 	queue => [ '#/queues', 'pause_queue', q{queue = 'pricing'}, '' ],
 	subscription => [ '#/outbox', 'pause_subscription', q{subscription = 'audit'}, '[aria-label$=audit]' ]);
 for my $kind (sort keys %pauses)
@@ -83,6 +84,7 @@ for my $kind (sort keys %pauses)
 	like($sql, qr/^SELECT stacksaga\.$function\('\w+', 'stocktaking of $kind', until => '[-\d]+T[\d:.]+Z'\);$/, 'the SQL says until when, too');
 	$until =~ s/T/ /;
 	shows("paused until $until .in (?:2 h|1\\d\\d min).: stocktaking of ${kind}[^]*by alice [\\d.]+ s ago", "the $kind is shown as paused");
+	ok($site->wait_until(sub { $site->request('GET', '/metrics')->{content} =~ /^stacksaga_${kind}_paused\{[^}]*\} 1$/m }), 'in the metrics, too');
 	my $resume = "[data-action=resume-$kind]$row";
 	acts($resume, 'counted', "SELECT paused FROM stacksaga.${kind}s WHERE $which", 'f');
 	$browser->becomes("document.querySelector('$resume') === null", 'and it goes on');
@@ -104,6 +106,13 @@ cmp_ok($browser->evaluate(q{document.querySelector('#until').getBoundingClientRe
 $browser->evaluate(q{document.querySelector('#dialog').close()});
 cmp_ok($browser->evaluate(q{document.documentElement.scrollWidth}), '<=', 390, 'so does the list');
 $browser->resize(1280, 900);
+
+# The page of a definition pauses it, too.
+go_to('#/definitions/transfer?version=1', q{document.querySelector('[data-action=pause-definition]') !== null});
+acts('[data-action=pause-definition]', 'a bug', q{SELECT paused FROM stacksaga.definitions WHERE saga = 'transfer'}, 't');
+shows('paused: a bug[^]*by alice', 'and says so');
+acts('[data-action=resume-definition]', 'fixed', q{SELECT paused FROM stacksaga.definitions WHERE saga = 'transfer'}, 'f');
+go_to('#/outbox', 'true');
 
 # What a consumer gave back, with its reason, until a batch is acknowledged.
 my $batch = value(q{SELECT batch_id FROM stacksaga.receive_messages('audit', 'auditor') LIMIT 1});
