@@ -55,7 +55,7 @@ expire_dedupe|0|max_rows integer DEFAULT 1000|bigint
 expire_sagas|0|max_sagas integer DEFAULT 1000|bigint
 explain_retries|1|saga text, outer_attempts integer[] DEFAULT '{}'::integer[]|TABLE(step text, attempts integer, longest_window interval, worst_case_calls bigint, dedupe_window interval, warning text)
 extend_batch|1|batch_id bigint, extend_by interval DEFAULT '00:00:30'::interval|timestamp with time zone
-extend_step|3|saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '00:00:30'::interval|TABLE(lease_until timestamp with time zone, cancel_requested boolean)
+extend_step|3|saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '00:00:30'::interval, progress jsonb DEFAULT NULL::jsonb|TABLE(lease_until timestamp with time zone, cancel_requested boolean)
 fail_message|3|batch_id bigint, message_id uuid, error text, error_class text DEFAULT 'retryable'::text, retry_after interval DEFAULT NULL::interval|void
 fail_step|4|saga_id uuid, step text, lease bigint, error text, error_class text DEFAULT 'unknown'::text, retry_after interval DEFAULT NULL::interval|text
 fencing_token|1|lease bigint|text
@@ -132,7 +132,7 @@ saga_actions|\N||saga_id uuid, action text, step text, outcome text, role text, 
 saga_diagram|1|saga text, version integer DEFAULT NULL::integer|text
 saga_error_detail|1|saga_id uuid|TABLE(step text, direction text, attempt integer, detail text, context text)
 saga_executions|\N||id uuid, name character varying(255), status stacksaga.sagastatus, context json, version integer, created_at timestamp with time zone, updated_at timestamp with time zone, recovery_attempts integer
-saga_history|\N||saga_id uuid, step text, direction text, attempt integer, status text, error text, error_class text, started_at timestamp with time zone, finished_at timestamp with time zone, worker text, published jsonb
+saga_history|\N||saga_id uuid, step text, direction text, attempt integer, status text, error text, error_class text, started_at timestamp with time zone, finished_at timestamp with time zone, worker text, published jsonb, progress jsonb
 saga_id_of|2|saga text, key text, run integer DEFAULT 0|uuid
 saga_logs|\N||id bigint, saga_id uuid, step_name character varying(255), action character varying(50), status stacksaga.sagastepstatus, details text, created_at timestamp with time zone
 saga_result|1|saga_id uuid|TABLE(status text, output jsonb, error text, failed_step text, finished_at timestamp with time zone)

@@ -160,12 +160,14 @@ COMMENT ON FUNCTION stacksaga.release_steps IS
     'Gives back many claimed steps, in order; a row that release_step() would refuse gets the SQLSTATE and the error, and the others are released. Raises SG400, SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.extend_step(
-    saga_id uuid, step text, lease bigint, extend_by interval DEFAULT '30 seconds'
+    saga_id uuid, step text, lease bigint,
+    extend_by interval DEFAULT '30 seconds',
+    progress  jsonb    DEFAULT NULL
 ) RETURNS TABLE (lease_until timestamptz, cancel_requested boolean)
 LANGUAGE c VOLATILE PARALLEL UNSAFE ROWS 1
 AS 'MODULE_PATHNAME', 'stacksaga_extend_step';
 COMMENT ON FUNCTION stacksaga.extend_step IS
-    'Extends the lease of a claimed step, at most to the timeout of the attempt, and returns whether the saga compensates. Raises SG400, SG404, SG409, SG412';
+    'Extends the lease of a claimed step, at most to the timeout of the attempt, and returns whether the saga compensates; records progress, what the service says of the attempt until it ends. Raises SG400, SG404, SG409, SG412, SG413';
 
 CREATE OR REPLACE FUNCTION stacksaga.fencing_token(lease bigint) RETURNS text
 LANGUAGE sql VOLATILE STRICT PARALLEL UNSAFE SET search_path = pg_catalog, pg_temp

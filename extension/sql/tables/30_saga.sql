@@ -298,6 +298,7 @@ CREATE TABLE stacksaga.work (
     place_at     timestamptz,
     releases     integer,
     paused_saga  text COLLATE "C",
+    progress     jsonb,
     PRIMARY KEY (saga_id, purpose, step_no, direction, token)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.0, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0);
@@ -346,6 +347,8 @@ COMMENT ON COLUMN stacksaga.work.postponed IS
     'How often in a row it was due and was postponed, since it could not be read or done; null: never';
 COMMENT ON COLUMN stacksaga.work.place_at IS
     'When it was due before its latest claim: its place among others, which release_step() gives back; null: never claimed';
+COMMENT ON COLUMN stacksaga.work.progress IS
+    'What its service has said last of the attempt that holds the lease, with extend_step(); null: nothing';
 COMMENT ON COLUMN stacksaga.work.releases IS
     'How many of its latest claims, in a row, were released; null: none';
 COMMENT ON COLUMN stacksaga.work.paused_saga IS

@@ -75,14 +75,14 @@ COMMENT ON VIEW stacksaga.sagas IS
 CREATE OR REPLACE VIEW stacksaga.saga_history AS
 SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a.error,
        a.error_class::text AS error_class, a.started_at,
-       a.finished_at, a.worker, a.published
+       a.finished_at, a.worker, a.published, a.progress
   FROM (SELECT e.saga_id, e.token, e.step_no, e.direction, e.attempt, 'completed' AS status,
                NULL::text AS error, NULL::text AS error_class, e.started_at,
-               e.completed_at AS finished_at, e.worker, e.published
+               e.completed_at AS finished_at, e.worker, e.published, NULL::jsonb AS progress
           FROM stacksaga.effect e
         UNION ALL
         SELECT f.saga_id, f.token, f.step_no, f.direction, f.attempt, 'failed', f.error,
-               f.error_class, f.started_at, f.finished_at, f.worker, NULL
+               f.error_class, f.started_at, f.finished_at, f.worker, NULL, NULL
           FROM stacksaga.failure f
          WHERE NOT EXISTS ( -- a late answer completed an attempt that had timed out
                SELECT FROM stacksaga.effect e
@@ -91,12 +91,12 @@ SELECT a.saga_id, d.step, a.direction::text AS direction, a.attempt, a.status, a
                   AND e.attempt = f.attempt)
         UNION ALL
         SELECT w.saga_id, w.token, w.step_no, w.direction, w.attempt, 'started', NULL, NULL,
-               w.started_at, NULL, w.worker, NULL
+               w.started_at, NULL, w.worker, NULL, w.progress
           FROM stacksaga.work w
          WHERE w.lease_until IS NOT NULL
         UNION ALL
         SELECT r.saga_id, r.token, r.step_no, r.direction, r.attempt, 'released', r.reason, NULL,
-               r.started_at, r.released_at, r.worker, NULL
+               r.started_at, r.released_at, r.worker, NULL, NULL
           FROM stacksaga.step_release r) AS a
   JOIN stacksaga.saga s
     ON s.saga_id = a.saga_id AND s.token OPERATOR(stacksaga.=) a.token
@@ -144,7 +144,7 @@ AS $$
                                                         ELSE 'compensation of step' END, h.step,
                           CASE h.status
                           WHEN 'completed' THEN 'completed'
-                          WHEN 'started' THEN 'claimed by ' || coalesce(h.worker, 'nobody')
+                          WHEN 'started' THEN 'claimed by ' || coalesce(h.worker, 'nobody') || coalesce(', progress ' || left(h.progress::text, 200), '')
                           WHEN 'released' THEN 'released by ' || coalesce(h.worker, 'nobody') || coalesce(': ' || h.error, '')
                           ELSE format('failed, %s: %s', replace(h.error_class, '_', '-'), h.error)
                           END)

@@ -88,6 +88,8 @@ COMMENT ON COLUMN stacksaga.saga_history.error_class IS 'retryable, non_retryabl
 COMMENT ON COLUMN stacksaga.saga_history.started_at IS 'When the attempt began';
 COMMENT ON COLUMN stacksaga.saga_history.finished_at IS 'When it was answered; null: not yet';
 COMMENT ON COLUMN stacksaga.saga_history.worker IS 'Who did it';
+COMMENT ON COLUMN stacksaga.saga_history.progress IS
+    'What the service of a started one has said last, with extend_step(); null: nothing';
 COMMENT ON COLUMN stacksaga.saga_history.published IS
     'How many messages its handler published, and topic, key and id of the first 20; null: none';
 

@@ -26,6 +26,12 @@ struct StoredWork {
     bool is_there; ///< false once it has been removed
 };
 
+/// What a service says of the attempt under its lease.
+struct ProgressReport {
+    int64 lease;
+    pg::Param progress; ///< jsonb, or NULL
+};
+
 /// The output of a step that acted.
 struct Output {
     int16 step_no;
@@ -54,6 +60,7 @@ struct Saga : core::SagaState {
     TimestampTz created_at;
     std::optional<pg_uuid_t> parent_id; ///< the saga that started it as a step
     int16 parent_step;
+    std::optional<ProgressReport> report; ///< to be written with the row of work of its lease
 
     /// With the functions of its steps.
     const Definition &full_definition() const {

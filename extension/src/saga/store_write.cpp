@@ -322,6 +322,28 @@ void wake_for_room(const Saga &saga, const pg::TableRow &before, bool is_leased)
         wake_waiters_at_commit(saga.ring_id, queue);
 }
 
+/// How the progress of an attempt changes: by a report, or since the attempt is over.
+std::optional<pg::Assignment> progress_change(const Saga &saga, const Work &w,
+                                              const pg::TableRow &before) {
+    using Column = WorkColumn;
+    if (saga.report && w.lease == saga.report->lease)
+        return assign(Column::progress, saga.report->progress);
+    if (before.is_null(Column::progress) ||
+        (w.is_claimed() && w.lease == before.optional_int8(Column::lease)))
+        return std::nullopt;
+    return assign(Column::progress, pg::param_null(JSONBOID));
+}
+
+bool update_row(const Saga &saga, const Work &w, const WorkValues &values, pg::TableRow &before) {
+    const std::optional<pg::Assignment> progress = progress_change(saga, w, before);
+    if (!progress)
+        return work_table.update(before, values);
+    std::array<pg::Assignment, std::tuple_size_v<WorkValues> + 1> changes;
+    std::copy(values.begin(), values.end(), changes.begin());
+    changes.back() = *progress;
+    return work_table.update(before, changes);
+}
+
 void write_row(Saga &saga, const core::WorkRow &row) {
     const Work &w = row.work;
     const std::optional<std::string_view> queue = queue_of(saga, w);
@@ -331,7 +353,7 @@ void write_row(Saga &saga, const core::WorkRow &row) {
     } else {
         StoredWork &before = stored(saga, w);
         wake_for_room(saga, before.row, w.is_claimed());
-        if (!work_table.update(before.row, values))
+        if (!update_row(saga, w, values, before.row))
             raise_changed(saga, w);
     }
     CRASH_POINT("step: work row written, nobody woken");

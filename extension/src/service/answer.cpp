@@ -10,6 +10,7 @@
 #include "pg/clock.hpp"
 #include "pg/crash_point.hpp"
 #include "pg/errors.hpp"
+#include "pg/json_text.hpp"
 #include "pg/random.hpp"
 #include "pg/statement/array.hpp"
 #include "pg/statement/function.hpp"
@@ -225,7 +226,28 @@ struct Extension {
     bool cancel_requested;
 };
 
-Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
+/// The report of a call; nothing: what is there stays. JSON null erases it.
+std::optional<pg::Param> progress_argument(const pg::Arguments &arguments, int i) {
+    constexpr uint64 bytes_max = 4096;
+    if (arguments.is_null(i))
+        return std::nullopt;
+    Jsonb *progress = DatumGetJsonbP(arguments.datum(i));
+    const uint64 bytes = pg::json_text_bytes(progress);
+    if (bytes > bytes_max)
+        ereport(ERROR,
+                (errcode(pg::sg413), errmsg("argument \"progress\" is too large"),
+                 errdetail("Its text has " UINT64_FORMAT " bytes; it may have " UINT64_FORMAT ".",
+                           bytes, bytes_max),
+                 errhint("Store the data elsewhere and report what a person wants to see.")));
+    JsonbValue scalar;
+    if (JB_ROOT_IS_SCALAR(progress) && JsonbExtractScalar(&progress->root, &scalar) &&
+        scalar.type == jbvNull)
+        return pg::param_null(JSONBOID);
+    return pg::param_datum(JSONBOID, JsonbPGetDatum(progress));
+}
+
+Extension extend_lease(const pg::Arguments &arguments, int64 by_us,
+                       const std::optional<pg::Param> &progress) {
     const Answer a = begin_answer(arguments);
     const Work work = require_lease(a);
     if (!core::is_extensible(a.saga, a.step, work))
@@ -237,6 +259,8 @@ Extension extend_lease(const pg::Arguments &arguments, int64 by_us) {
                         errhint("Answer under this lease if the work is done; otherwise roll back "
                                 "and claim again.")));
     const TimestampTz until = core::extend_claim(a.saga, a.step, work, by_us);
+    if (progress)
+        a.saga.report = {.lease = a.lease, .progress = *progress};
     write_saga(a.saga);
     CRASH_POINT("answer: lease extended");
     return {until, core::is_cancel_requested(a.saga, a.direction())};
@@ -392,12 +416,14 @@ STACKSAGA_FUNCTION(fail_step) {
     PG_RETURN_TEXT_P(pg::make_text(status));
 }
 
-// extend_step(saga_id, step, lease, extend_by) -> TABLE(lease_until, cancel_requested)
+// extend_step(saga_id, step, lease, extend_by, progress) -> TABLE(lease_until, cancel_requested)
 STACKSAGA_FUNCTION(extend_step) {
     pg::Arguments arguments(fcinfo);
     arguments.require(3, "extend_by");
     int64 by_us = pg::interval_microseconds(arguments.datum(3), "extend_by", true);
-    Extension extension = as_writing_owner([&] { return extend_lease(arguments, by_us); });
+    const std::optional<pg::Param> progress = progress_argument(arguments, 4);
+    Extension extension =
+        as_writing_owner([&] { return extend_lease(arguments, by_us, progress); });
     pg::ResultSet result(fcinfo);
     result.add(pg::of(TimestampTzGetDatum(extension.lease_until)),
                pg::of(BoolGetDatum(extension.cancel_requested)));

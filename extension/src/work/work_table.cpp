@@ -42,6 +42,7 @@ constexpr std::array work_columns{
     pg::TableColumn{"place_at", TIMESTAMPTZOID, nullable},
     pg::TableColumn{"releases", INT4OID, nullable},
     pg::TableColumn{"paused_saga", TEXTOID, nullable},
+    pg::TableColumn{"progress", JSONBOID, nullable, nullptr, pg::Toasted::left},
 };
 
 bool is_for_worker(const pg::TableRow &row) {

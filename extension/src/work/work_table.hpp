@@ -34,6 +34,7 @@ enum class WorkColumn : uint8 {
     place_at,
     releases,
     paused_saga,
+    progress,
 };
 
 enum class WorkIndex : uint8 {
