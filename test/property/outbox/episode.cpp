@@ -184,6 +184,8 @@ void Episode::operate() {
         fail(*batch);
     else if (dice < 64)
         extend(*batch);
+    else if (dice < 68)
+        release(*batch);
     else if (dice < 76)
         acknowledge(*batch);
     else if (dice < 86)
@@ -385,6 +387,15 @@ void Episode::extend(const Batch &batch) {
         is_accepted(fmt::format("SELECT stacksaga.extend_batch({}, '{} min')", batch.id, minutes));
     note(fmt::format("extend_batch({}, {} min){}", batch.id, minutes, accepted ? "" : ": refused"));
     batch.model->extended(batch.id, minutes, accepted, now_);
+}
+
+void Episode::release(const Batch &batch) {
+    const int minutes = random_.one_of({0, 0, 1, 4});
+    const bool accepted = is_accepted(
+        fmt::format("SELECT stacksaga.release_batch({}, '{} min', 'not now')", batch.id, minutes));
+    note(
+        fmt::format("release_batch({}, {} min){}", batch.id, minutes, accepted ? "" : ": refused"));
+    batch.model->released(batch.id, minutes, accepted, now_);
 }
 
 void Episode::acknowledge(const Batch &batch) {

@@ -57,6 +57,7 @@ private:
     void receive_and_roll_back(Model &model);
     void fail(const Batch &batch);
     void extend(const Batch &batch);
+    void release(const Batch &batch);
     void acknowledge(const Batch &batch);
     void run_pending(int limit, bool rolls_back);
     void heard(const std::string &notice);

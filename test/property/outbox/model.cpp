@@ -155,6 +155,10 @@ void Model::give(const std::vector<Given> &messages, int64_t batch, int now) {
     }
     for (const Given &given : messages) {
         Delivery &d = deliveries_[given.number];
+        for (auto &[id, old] : batches_)
+            old.is_given_again =
+                old.is_given_again ||
+                std::ranges::find(old.messages, given.number) != old.messages.end();
         d.was_given = true;
         d.attempt = given.attempt;
         d.next_attempt = 0;
@@ -247,6 +251,31 @@ void Model::acknowledged(int64_t id, bool accepted, long long count, int now) {
             fmt::format("subscription {}: batch {} was acknowledged for {} messages, "
                         "not {}",
                         settings_.name, id, count, settled));
+}
+
+/// Its messages come with the same attempt, and none before its pause is over; a second call
+/// changes nothing.
+void Model::released(int64_t id, int minutes, bool accepted, int now) {
+    Batch &batch = batches_.at(id);
+    if (batch.is_released) {
+        if (accepted && batch.is_given_again)
+            throw Disagreement(fmt::format("subscription {}: batch {} was given back once more",
+                                           settings_.name, id));
+        return;
+    }
+    answer(id, accepted, now, "a release");
+    if (!accepted)
+        return;
+    batch.is_over = batch.is_released = true;
+    batch.answered_at = now;
+    for (int number : batch.messages) {
+        Delivery &d = deliveries_[number];
+        d.due = std::max(d.due, now + minutes);
+        if (batch.failed.contains(number))
+            continue;
+        d.next_attempt = d.attempt;
+        d.batch = 0;
+    }
 }
 
 void Model::gave_up(int number, Delivery &d) {

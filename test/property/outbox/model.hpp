@@ -86,6 +86,7 @@ public:
                 bool accepted, int now);
     void extended(int64_t batch, int minutes, bool accepted, int now);
     void acknowledged(int64_t batch, bool accepted, long long count, int now);
+    void released(int64_t batch, int minutes, bool accepted, int now);
     /// A handler was called, and raised an error of this class or returned.
     void handled(const std::vector<Given> &messages, bool by_fallback, bool succeeded,
                  FailureClass failure_class, int now);
@@ -125,6 +126,8 @@ private:
         int answered_at = never; ///< minute
         bool is_lost_together = false;
         bool is_over = false;
+        bool is_released = false;    ///< it was given back
+        bool is_given_again = false; ///< a message of it, since
         bool halves = true; ///< when it is lost, the next one with a message of it is half as large
     };
 
