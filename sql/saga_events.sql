@@ -167,6 +167,17 @@ SELECT stacksaga.cancel_saga(:'id', 'no');
 SELECT m.type, m.ring_id = s.ring_id AND m.ring_id > 1 AS its_ring FROM stacksaga.outbox_message m JOIN stacksaga.saga s ON s.saga_id::text = m.key
  WHERE m.key = :'id';
 SELECT * FROM told.news();
+-- A ring that adopts the work of another one changes no status.
+SET stacksaga.region = 'told';
+SET stacksaga.cluster = 'r';
+SELECT saga_id AS id FROM stacksaga.start_saga('served') \gset
+RESET stacksaga.region;
+RESET stacksaga.cluster;
+SELECT stacksaga.adopt_ring('told', 'r', 'default', 'default', 'its nodes are dead');
+SELECT * FROM told.news();
+SELECT stacksaga.cancel_saga(:'id', 'no');
+SELECT m.type, m.ring_id FROM stacksaga.outbox_message m WHERE m.key = :'id';
+SELECT * FROM told.news();
 
 -- A service needs no rights on the log.
 CREATE ROLE told_service;
