@@ -136,6 +136,8 @@ SELECT * FROM told.news();
 SELECT saga_id AS id FROM stacksaga.start_saga('served') \gset
 UPDATE stacksaga.saga SET status = 'suspended' WHERE saga_id = :'id';
 UPDATE stacksaga.saga SET error = 'by hand' WHERE saga_id = :'id';
+UPDATE stacksaga.saga SET status = 'parked', parked_step = 99 WHERE saga_id = :'id';
+UPDATE stacksaga.saga SET status = 'suspended', parked_step = NULL WHERE saga_id = :'id';
 SELECT type, (payload ->> 'at')::timestamptz > (payload ->> 'started_at')::timestamptz AS at FROM stacksaga.outbox_message ORDER BY number DESC LIMIT 1;
 SELECT * FROM told.news();
 CREATE FUNCTION told.note() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';

@@ -53,13 +53,22 @@ struct StepPlace {
     std::string_view direction;
 };
 
-/// The step that an event names: the parked one, else the failed one.
-std::optional<StepPlace> step_of(const pg::TableRow &saga) {
+/// The step that an event names: the parked one, else the failed one. An UPDATE by hand may name
+/// one that the definition does not have.
+std::optional<StepPlace> step_of(const Definition &definition, const pg::TableRow &saga) {
     using Column = SagaColumn;
+    constexpr std::string_view act = core::name_of(core::Direction::act);
+    const auto place = [&](Column column, std::string_view direction) -> std::optional<StepPlace> {
+        const int16 no = saga.int2(column);
+        if (no < 1 || static_cast<size_t>(no) > definition.steps.size())
+            return std::nullopt;
+        return StepPlace{no, direction};
+    };
     if (!saga.is_null(Column::parked_step))
-        return StepPlace{saga.int2(Column::parked_step), saga.text(Column::parked_direction)};
+        return place(Column::parked_step,
+                     saga.optional_text(Column::parked_direction).value_or(act));
     if (!saga.is_null(Column::failed_step))
-        return StepPlace{saga.int2(Column::failed_step), core::name_of(core::Direction::act)};
+        return place(Column::failed_step, act);
     return std::nullopt;
 }
 
@@ -84,7 +93,7 @@ TimestampTz changed_at(const pg::TableRow &before, const pg::TableRow &after) {
 Datum payload_of(const Definition &definition, const pg::TableRow &saga, TimestampTz at) {
     using Column = SagaColumn;
     std::optional<std::string_view> name, error_class;
-    if (const std::optional<StepPlace> step = step_of(saga)) {
+    if (const std::optional<StepPlace> step = step_of(definition, saga)) {
         name = definition.step(step->step_no).name;
         error_class = error_class_of(saga, *step);
     }
