@@ -64,7 +64,8 @@ constexpr const char *SQL_SAGA =
     "                 FROM stacksaga.saga_result(s.saga_id) AS r),"
     "    'attempts', " LIST(
         "SELECT h.step, h.direction, h.attempt, h.status, pg_catalog.left(h.error, 8192) AS error,"
-        "       h.error_class, h.started_at, h.finished_at, h.worker, h.published"
+        "       h.error_class, h.started_at, h.finished_at, h.worker, h.published,"
+        "       CASE WHEN $2 THEN pg_catalog.left(h.progress::text, 200) END AS progress"
         "  FROM stacksaga.saga_history AS h WHERE h.saga_id = s.saga_id"
         " ORDER BY h.started_at, h.finished_at LIMIT 500") ","
     "    'actions', " LIST(
@@ -83,7 +84,8 @@ constexpr const char *SQL_SAGA =
     "                   'direction', p.direction, 'since', p.since, 'hint', p.hint)"
     "                 FROM stacksaga.parked_sagas AS p WHERE p.saga_id = s.saga_id),"
     "    'timeline', (SELECT pg_catalog.json_agg(l.line ORDER BY l.n)"
-    "                   FROM (SELECT pg_catalog.left(t.line, 8192) AS line, t.n"
+    "                   FROM (SELECT pg_catalog.left(CASE WHEN $2 THEN t.line"
+    "                                     ELSE " WITHOUT_PROGRESS("t.line") " END, 8192) AS line, t.n"
     "                           FROM stacksaga.saga_timeline(s.saga_id)"
     "                                WITH ORDINALITY AS t(line, n)"
     "                          LIMIT 1000) AS l),"

@@ -6,6 +6,11 @@
 #include <string_view>
 #include <vector>
 
+/// A line of saga_timeline() without what a service said of its progress, which is of the payload's
+/// kind.
+#define WITHOUT_PROGRESS(LINE)                                                                     \
+    "pg_catalog.regexp_replace(" LINE ", '(: claimed by .*?), progress .*$', '\\1')"
+
 namespace stacksaga::coordinator {
 
 struct View {

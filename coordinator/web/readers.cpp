@@ -1,5 +1,7 @@
 #include "web/readers.hpp"
 
+#include "db/views.hpp"
+
 #include <algorithm>
 #include <limits>
 
@@ -50,8 +52,8 @@ struct DescriptionColumns {
 };
 constexpr const char *SQL_DESCRIPTIONS =
     "SELECT name, type, help FROM stacksaga.metric_descriptions()";
-constexpr const char *SQL_TIMELINE =
-    "SELECT line FROM stacksaga.saga_timeline($1::uuid) WITH ORDINALITY AS t(line, n) ORDER BY n";
+constexpr const char *SQL_TIMELINE = "SELECT " WITHOUT_PROGRESS(
+    "line") "  FROM stacksaga.saga_timeline($1::uuid) WITH ORDINALITY AS t(line, n) ORDER BY n";
 
 /// The server bounds the requests that can wait.
 constexpr int unbounded = std::numeric_limits<int>::max();

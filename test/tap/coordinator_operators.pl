@@ -72,6 +72,16 @@ is($saga->{attributes}{customer}, 'confidential', 'and the attributes');
 cmp_ok(length $site->get("/api/saga?id=$site->{large}", %alice)->{input}{text}, '<=', 65536, 'of which at most 64 kB');
 cmp_ok($site->get("/api/saga?id=$site->{large}", %alice)->{input}{bytes}, '>', 65536, 'and how long it is');
 
+# What a service says of its progress may hold what a payload holds.
+my $priced = $node->safe_psql('postgres', q{SELECT c.saga_id FROM stacksaga.claim_steps((SELECT queue FROM stacksaga.queues WHERE queue LIKE 'pricing%'), 'pricer', 1) AS c,
+	LATERAL stacksaga.extend_step(c.saga_id, c.step, c.lease, progress => '{"of": 7, "note": "confidential"}') AS e});
+my %shown = map { my ($who, @as) = @$_; $who => $site->request('GET', "/api/saga?id=$priced", @as)->{content} } [ stranger => () ], [ operator => %alice ];
+like($shown{operator}, qr/claimed by pricer, progress .*confidential/, 'an operator sees the progress of a step in the timeline');
+is((grep { $_->{step} eq 'price' } @{ decode_json($shown{operator})->{attempts} })[0]{progress}, '{"of": 7, "note": "confidential"}', 'and with its attempt');
+like($shown{stranger}, qr/claimed by pricer"/, 'a stranger sees who has claimed it');
+unlike($shown{stranger} . $site->request('GET', "/saga/$priced")->{content}, qr/confidential/, 'and nothing of its progress');
+like($site->request('GET', "/saga/$priced")->{content}, qr/claimed by pricer$/m, 'nor does anybody in the timeline as text');
+
 # Actions: every one of these must change nothing.
 sub status_now { return $node->safe_psql('postgres', "SELECT status FROM stacksaga.sagas WHERE saga_id = '$parked->{saga_id}'") }
 my %object = (saga_ids => [ $parked->{saga_id} ], reason => 'because');
@@ -285,6 +295,7 @@ $site->stop;
 $site = StacksagaSite->new($node, $program, '--operators-file', $operators, '--hide-payloads');
 my %carol = StacksagaSite::credentials($site->login('carol', 'third'));
 is($site->get("/api/saga?id=$parked->{saga_id}", %carol)->{input}, undef, 'hidden payloads are hidden from operators');
+unlike($site->request('GET', "/api/saga?id=$priced", %carol)->{content}, qr/confidential/, 'so is the progress of a step');
 $site->stop;
 
 # What is not safe is refused at the start, with 64 or 65.

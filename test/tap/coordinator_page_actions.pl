@@ -164,6 +164,13 @@ value(qq{SELECT stacksaga.release_step('$payout', c.step, c.lease, reason => 'sh
 shows('check act 1 released [^]*shutting down' =~ s/ /\\s+/gr, 'an attempt that was given back is shown, with its reason');
 like($browser->text('.step'), qr/^check next$/m, 'and its step is next');
 
+# What a service says of its progress stands with the attempt and in the timeline, while it runs.
+my $lease = value(q{SELECT lease FROM stacksaga.claim_steps('checks', 'test', 1)});
+value(qq{SELECT stacksaga.extend_step('$payout', 'check', $lease, progress => '{"page": 3}')});
+shows('started ..page.: 3.[^]*claimed by test, progress ..page.: 3.', 'the progress of a step is shown');
+value(qq{SELECT stacksaga.release_step('$payout', 'check', $lease)});
+$browser->becomes(q{!/progress/.test(document.querySelector('#view').innerText)}, 'and goes with its attempt');
+
 # A cancel that waits for an irreversible step.
 value(qq{SELECT stacksaga.complete_step('$payout', c.step, c.lease) FROM stacksaga.claim_steps('$_', 'test', 1) AS c}) for 'checks', 'payouts';
 value(qq{SELECT c.step, stacksaga.cancel_saga('$payout', 'the customer asked') FROM stacksaga.claim_steps('payouts', 'test', 1) AS c});
