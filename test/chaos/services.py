@@ -121,6 +121,10 @@ class Consumer:
         elif choice == 2:
             self.session.attempt('extend_batch', {'batch': batch[0]['batch']}, lambda connection: one(
                 connection, "SELECT stacksaga.extend_batch(%s, '3 seconds')", (batch[0]['batch'],))[0])
+        elif choice == 3:           # it cannot go on now, and says so
+            self.session.attempt('release_batch', {'batch': batch[0]['batch']}, lambda connection: one(
+                connection, "SELECT stacksaga.release_batch(%s, '0.2 seconds', 'not now')", (batch[0]['batch'],))[0])
+            return
         self.handle(batch)
 
     def acknowledge(self, connection, batch):
