@@ -15,7 +15,7 @@ PATIENCE = 60
 
 def every_point():
     """The names in the table of the header."""
-    table = re.search(r'crash_points\{\n(.*?)\};', HEADER.read_text(), re.DOTALL)[1]
+    table = re.search(r'crash_points\[\]\{\n(.*?)\};', HEADER.read_text(), re.DOTALL)[1]
     return re.findall(r'^ *"(.*)",$', table, re.MULTILINE)
 
 
