@@ -145,14 +145,15 @@ SELECT set_config('stacksaga.on_behalf_of', repeat('é', 128), false) IS NOT NUL
 RESET stacksaga.on_behalf_of;
 
 -- What else an operator may call, and a service or a monitor may not, changes nothing that anybody decided: it says
--- what a definition consists of, or does what is due anyway. (The actions above are all the others.)
+-- what a definition consists of, or does what is due anyway. (The others are above, and in the files of their own: saga_park,
+-- pause_definition, forget_work, reset_instants.)
 SELECT p.object FROM stacksaga.privilege p JOIN pg_proc f ON f.proname = p.object AND f.pronamespace = 'stacksaga'::regnamespace
  WHERE p.kind IN ('operator', 'support')
    AND p.object NOT IN (SELECT object FROM stacksaga.privilege WHERE kind IN ('service', 'monitor'))
    AND p.object <> ALL ('{define_saga,cancel_saga,suspend_saga,resume_saga,retry_saga,resolve_step,acknowledge_contradiction,redact_saga,cancel_sagas,suspend_sagas,
         resume_sagas,retry_sagas,set_queue,drop_queue,pause_queue,resume_queue,create_schedule,drop_schedule,pause_schedule,resume_schedule,
         create_subscription,alter_subscription,drop_subscription,pause_subscription,resume_subscription,redrive_message,redrive_messages,discard_message,create_ring,alter_ring,
-        adopt_ring,drain_node,idempotency_forget}'::text[])
+        adopt_ring,drain_node,idempotency_forget,compensate_saga,compensate_sagas,pause_definition,resume_definition,forget_work,reset_instants}'::text[])
  GROUP BY p.object ORDER BY p.object;
 
 -- Who reads them.
