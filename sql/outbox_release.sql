@@ -138,7 +138,7 @@ SELECT release.receive('dead');
 SELECT stacksaga.fail_message(release.batch('dead'), release.id_of('dead', 1), 'no', 'non_retryable');
 SELECT stacksaga.release_batch(release.batch('dead'), '10 min');
 SELECT * FROM release.seen('dead');
-SELECT stacksaga.redrive_message('dead', release.id_of('dead', 1), 'fixed');
+SELECT stacksaga.redrive_message('dead', release.id_of('dead', 1), 'the broker is back');
 SELECT release.receive('dead') AS nothing;
 SELECT release.later(601);
 SELECT release.receive('dead');
