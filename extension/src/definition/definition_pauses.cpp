@@ -14,9 +14,9 @@ namespace stacksaga {
 
 namespace {
 
-enum class PauseColumn : uint8_t { saga, paused_until };
+enum class PauseColumn : uint8_t { saga, paused_at, paused_until };
 constinit pg::Select<PauseColumn> select_pauses{
-    "SELECT saga, coalesce(paused_until, 'infinity') AS paused_until"
+    "SELECT saga, paused_at, coalesce(paused_until, 'infinity') AS paused_until"
     "  FROM stacksaga.definition_pause",
     pg::Plans::by_statistics};
 
@@ -42,6 +42,7 @@ std::span<const DefinitionPause> read_pauses() {
     for (size_t i = 0; i < count; ++i) {
         const std::string_view saga = rows.text(i, PauseColumn::saga);
         list[i] = {.saga = {pnstrdup(saga.data(), saga.size()), saga.size()},
+                   .since = rows.time(i, PauseColumn::paused_at),
                    .until = rows.time(i, PauseColumn::paused_until)};
     }
     return {list, count};

@@ -14,6 +14,7 @@ namespace stacksaga {
 
 struct DefinitionPause {
     std::string_view saga;
+    TimestampTz since;
     TimestampTz until; ///< DT_NOEND: until somebody ends it
 
     bool is_over(TimestampTz now) const { return now >= until; }

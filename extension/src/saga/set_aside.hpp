@@ -11,11 +11,16 @@ namespace stacksaga {
 
 /// All inside with_spi, with nothing loaded of any saga.
 
-/// Brings back steps of a queue, or those of workers, whose pause is over. Returns how many.
-int32 bring_back(int32 ring_id, std::optional<std::string_view> queue, int32 limit,
-                 TimestampTz now);
+/// Brings back steps of a queue whose pause is over. Returns how many.
+int32 bring_back(int32 ring_id, std::string_view queue, int32 limit, TimestampTz now);
 /// The same of all rings and queues.
 int32 bring_back_all(int32 limit, TimestampTz now);
+
+/// Sets aside the steps of the next sagas of a definition that is paused, which this session has
+/// not gone through since the pause began: so claims and turns of workers do not meet them. Steps
+/// that it misses are set aside when they are met. False: there are no more sagas. In a transaction
+/// that does nothing else.
+bool set_page_aside_of_pause(int32 limit, TimestampTz now);
 
 /// Whether a pause is over and its row has not been removed.
 bool is_any_pause_over(TimestampTz now);

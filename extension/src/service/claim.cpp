@@ -46,6 +46,8 @@ constexpr int32 wanted_max = 4096;
 // The most leases that ran out that a call settles. Workers settle them as well.
 constexpr size_t expired_max = 100;
 
+// A call that has set so many steps aside searches no more: workers set aside what is left.
+constexpr int32 set_aside_max = 100;
 // The most steps that a call brings back whose pause is over. Workers bring them back as well.
 constexpr int32 brought_back_max = 100;
 
@@ -68,7 +70,7 @@ struct Given {
     SentValue input, results, headers;
 };
 
-enum class Claimed : uint8_t { yes, no, deferred };
+enum class Claimed : uint8_t { yes, no, deferred, set_aside };
 
 /// The tables that a claim reads and then writes.
 constexpr std::array written_tables{&saga_table, &work_table};
@@ -162,7 +164,7 @@ Claimed claim_one(const Claim &claim, const FoundItem &candidate, Given &given,
         core::arrange_work(*saga);
     if (!work || is_deferred(claim, *saga, *work)) {
         write_saga(*saga); // a lease or a deadline may have been settled
-        return work || is_set_aside ? Claimed::deferred : Claimed::no;
+        return is_set_aside ? Claimed::set_aside : work ? Claimed::deferred : Claimed::no;
     }
     given = claim_step(claim, *saga, step, *work, result);
     return Claimed::yes;
@@ -191,8 +193,9 @@ template <class F> void with_item(const Claim &claim, const FoundItem &candidate
 /// claimed nor deferred.
 struct Tried {
     int32 claimed;
-    int32 deferred;
-    int32 refused; ///< by the limit of their group, which steps of lower ranks have filled
+    int32 deferred;  ///< those that were set aside, too
+    int32 set_aside; ///< since their definition is paused
+    int32 refused;   ///< by the limit of their group, which steps of lower ranks have filled
     int32 found;
     bool is_cut;    ///< there may be more behind these
     bool is_inside; ///< older ones were stepped over
@@ -205,6 +208,7 @@ Tried claim_some(Claim &claim, const ClaimSearch &search, int32 wanted, pg::Resu
     const Candidates candidates = find_candidates(search);
     Tried tried{.claimed = 0,
                 .deferred = 0,
+                .set_aside = 0,
                 .refused = 0,
                 .found = candidates.found(),
                 .is_cut = candidates.is_cut,
@@ -230,7 +234,8 @@ Tried claim_some(Claim &claim, const ClaimSearch &search, int32 wanted, pg::Resu
                 claim.bytes.add(value);
         }
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
-        tried.deferred += outcome == Claimed::deferred ? 1 : 0;
+        tried.deferred += outcome == Claimed::deferred || outcome == Claimed::set_aside ? 1 : 0;
+        tried.set_aside += outcome == Claimed::set_aside ? 1 : 0;
         conflicts += outcome == Claimed::no ? 1 : 0;
     }
     note_conflicts(search, conflicts);
@@ -259,10 +264,12 @@ bool settle_expired(const Claim &claim, const ClaimSearch &search) {
 /// Returns the number of claimed steps, at most `wanted`.
 int32 claim_due(Claim &claim, ClaimSearch search, int32 wanted, pg::ResultSet &result) {
     search.wanted = wanted;
-    int32 claimed = 0, inside = 0;
-    for (int32 searches = 0; searches < searches_max && claimed < wanted;) {
+    int32 claimed = 0, inside = 0, set_aside = 0;
+    for (int32 searches = 0;
+         searches < searches_max && claimed < wanted && set_aside < set_aside_max;) {
         const Tried tried = claim_some(claim, search, wanted - claimed, result);
         claimed += tried.claimed;
+        set_aside += tried.set_aside;
         if (tried.found == 0 || (tried.claimed > 0 && tried.refused == 0) ||
             claim.bytes.are_passed())
             break;

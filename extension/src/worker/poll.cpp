@@ -22,8 +22,9 @@ namespace {
 
 // How long batches of sagas follow each other before messages are delivered.
 constexpr int64 turn_time_max_us = 250 * 1000;
-// How many steps a turn brings back whose pause is over.
-constexpr int32 brought_back_max = 1000;
+// Of how many sagas a turn sets steps aside since their definition is paused, and how many steps it
+// brings back whose pause is over.
+constexpr int32 page_of_pause = 1000;
 
 constinit NodeMemory<TurnState> memories{};
 // For errors of delivery that belong to no subscription: sagas run meanwhile.
@@ -72,17 +73,19 @@ DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
     return delivered;
 }
 
-/// Brings back steps whose pause is over. Returns whether there were any.
-bool bring_back_steps(TimestampTz now) {
+/// Sets aside steps of definitions that are paused, and brings back those whose pause is over.
+/// Returns whether there may be more.
+bool heed_pauses(TimestampTz now) {
     int32 count = 0;
-    bool is_any_over = false;
+    bool is_any_over = false, has_set_aside = false;
     in_transaction([&] {
+        has_set_aside = set_page_aside_of_pause(page_of_pause, now);
         is_any_over = is_any_pause_over(now);
-        count = is_any_over ? bring_back_all(brought_back_max, now) : 0;
+        count = is_any_over ? bring_back_all(page_of_pause, now) : 0;
     });
     if (is_any_over && count == 0)
         in_transaction([&] { forget_pauses(now); });
-    return count > 0;
+    return has_set_aside || count > 0;
 }
 
 } // namespace
@@ -97,7 +100,7 @@ TurnOutcome run_turn(const NodeIdentity &node, std::string_view name, MemoryCont
                         .deferred = delivered.deferred,
                         .more = delivered.more,
                         .next_due = delivered.next_due};
-    outcome.more = bring_back_steps(now) || outcome.more;
+    outcome.more = heed_pauses(now) || outcome.more;
     FoundItems found{};
     const bool looks_for_locks = state.search.expects_locks();
     in_transaction([&] {
