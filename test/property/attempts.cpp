@@ -27,6 +27,7 @@ int strength_of(Word failure) {
     case Word::non_retryable:
         return 2;
     case Word::retryable:
+    case Word::released:
         return 1;
     case Word::unknown:
     case Word::silence:
@@ -284,6 +285,54 @@ std::string_view Rules::take_failure(const StepPlan &step, const Answer &answer,
     if (answer.lease != 0 && answer.lease == (acts ? s.act_lease : s.compensate_lease))
         return answer.word == Word::unknown ? status() : "SG409";
     return refusal(step, answer.direction, answer.lease);
+}
+
+// It is due again at once, where it stood, and the policy does not count it.
+void Rules::due_again(const StepPlan &step, Direction direction, Window w) {
+    Task &t = task(step, direction);
+    t.phase = Phase::waiting;
+    ++t.base;
+    t.lease = 0;
+    t.earliest = w.from;
+    t.latest = w.to;
+}
+
+void Rules::released(const StepPlan &step, Direction direction, bool is_late, Window w) {
+    StepState &s = of(step);
+    Task &t = task(step, direction);
+    Attempt &latest = attempts(step, direction).back();
+    latest.word = Word::released;
+    latest.is_doubtful = false;
+    if (direction == Direction::compensate) {
+        if (t.is_live())
+            due_again(step, direction, w);
+    } else if (s_.direction == Direction::compensate) {
+        s.failed_act = std::max(s.failed_act, latest.no);
+        t = {};
+        s.lost = true;
+    } else if (!is_late || t.phase == Phase::waiting || (t.is_live() && !s.is_in_doubt())) {
+        due_again(step, direction, w);
+    }
+    settle(w, &step);
+}
+
+// Under the latest lease alone. The same again changes nothing until another claim has the step.
+std::string_view Rules::take_release(const StepPlan &step, const Answer &answer, Window w) {
+    const StepState &s = of(step);
+    const Task &t = task(step, answer.direction);
+    if (t.phase == Phase::claimed && t.lease == answer.lease) {
+        released(step, answer.direction, false, w);
+        return status();
+    }
+    if (takes_late_answer(step, answer.direction, answer.lease)) {
+        released(step, answer.direction, true, w);
+        return status();
+    }
+    const std::vector<Attempt> &all = attempts(step, answer.direction);
+    const bool is_done = answer.direction == Direction::act ? s.done : s.undone;
+    const bool is_latest = answer.lease != 0 && !all.empty() && all.back().lease == answer.lease;
+    const bool is_known = is_latest && !all.back().is_doubtful;
+    return is_known && !is_done && t.phase != Phase::claimed ? status() : "SG412";
 }
 
 void Rules::deadline_passed(Window w) {

@@ -156,9 +156,10 @@ bool Model::answered(const Answer &answer, const Reply &reply, Window w) {
     const StepPlan &step = definition_->step(answer.step);
     return filter([&](State &s) {
         Rules rules(*definition_, s);
-        const std::string_view expected = answer.word == Word::done
-                                              ? rules.take_completion(step, answer, w)
-                                              : rules.take_failure(step, answer, w);
+        const std::string_view expected =
+            answer.word == Word::done       ? rules.take_completion(step, answer, w)
+            : answer.word == Word::released ? rules.take_release(step, answer, w)
+                                            : rules.take_failure(step, answer, w);
         return expected == (reply.sqlstate.empty() ? reply.status : reply.sqlstate);
     });
 }

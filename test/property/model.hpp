@@ -96,6 +96,11 @@ struct StepState {
     int output = 0; ///< the attempt whose output it is
     friend bool operator==(const StepState &, const StepState &) = default;
 
+    /// The last attempt that failed or was given back.
+    [[nodiscard]] int ended_compensate() const {
+        const int latest = undos.empty() ? 0 : undos.back().no;
+        return latest > failed_compensate ? latest : failed_compensate;
+    }
     /// The latest attempt that may have happened; null: none, or the step is done.
     [[nodiscard]] const Attempt *doubt() const;
     [[nodiscard]] bool is_in_doubt() const { return doubt() != nullptr; }
@@ -125,6 +130,7 @@ struct State {
     Request request = Request::none;
     bool suspended = false; ///< a park does not end it
     Time suspended_at = 0;
+    Time parked_at = 0; ///< in direction act, or resumed since
     bool has_begun = false; ///< an attempt
     Direction direction = Direction::act;
     int parked_step = 0;

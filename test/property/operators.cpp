@@ -47,6 +47,7 @@ std::string_view Rules::resume(Window w) {
     s_.suspended = false;
     if (s_.deadline != 0)
         s_.deadline += w.to - s_.suspended_at;
+    s_.parked_at = w.to;
     settle(w);
     take_signals(w);
     return status();

@@ -205,9 +205,9 @@ Outcome Plan::raw_outcome(const StepPlan &step, Direction direction, int attempt
         return f;
     }
     f.word = random.one_of({Word::done, Word::retryable, Word::retryable, Word::non_retryable,
-                            Word::unknown, Word::silence});
+                            Word::unknown, Word::silence, Word::released});
     if (is_sql) {
-        if (f.word == Word::silence)
+        if (f.word == Word::silence || f.word == Word::released)
             f.word = Word::retryable;
         if (f.word == Word::retryable)
             f.sqlstate = random.one_of({"SR503", "SR409", "40001", "53300", "08006"});
@@ -240,7 +240,8 @@ bool Plan::happened_before(const StepPlan &step, int attempt) const {
 // A service that has done it already, under the same idempotency key, does not report a failure.
 Outcome Plan::outcome(const StepPlan &step, Direction direction, int attempt) const {
     Outcome f = raw_outcome(step, direction, attempt);
-    const bool denies = f.word == Word::retryable || f.word == Word::non_retryable;
+    const bool denies =
+        f.word == Word::retryable || f.word == Word::non_retryable || f.word == Word::released;
     if (direction == Direction::act && denies && happened_before(step, attempt)) {
         f.word = Word::done;
         f.sqlstate.clear();

@@ -75,9 +75,9 @@ Definition make_definition(uint64_t seed, int number);
 std::string define_statement(const Definition &definition);
 
 /// What a service or a function says about an attempt.
-enum class Word : uint8_t { done, retryable, non_retryable, unknown, silence };
-inline constexpr std::string_view word_names[] = {"done", "retryable", "non_retryable", "unknown",
-                                                  "silence"};
+enum class Word : uint8_t { done, retryable, non_retryable, unknown, silence, released };
+inline constexpr std::string_view word_names[] = {"done",    "retryable", "non_retryable",
+                                                  "unknown", "silence",   "released"};
 constexpr std::string_view name_of(Word w) {
     return word_names[static_cast<size_t>(w)];
 }

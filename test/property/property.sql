@@ -81,6 +81,8 @@ BEGIN
             IF words[i] = 'done' THEN
                 status := stacksaga.complete_step(saga_ids[i], steps[i], leases[i],
                                                   to_jsonb(outputs[i]));
+            ELSIF words[i] = 'released' THEN
+                status := stacksaga.release_step(saga_ids[i], steps[i], leases[i]);
             ELSIF words[i] = 'extend' THEN
                 SELECT e.lease_until INTO granted
                   FROM stacksaga.extend_step(saga_ids[i], steps[i], leases[i],

@@ -216,11 +216,15 @@ void Rules::settle_acting(Window w, const StepPlan *cause) {
     if (stays_parked_acting())
         return;
     if (kept != nullptr || (is_past && lost != nullptr)) {
+        if (s_.status != Status::parked)
+            s_.parked_at = w.to;
         park(kept != nullptr ? *kept : *lost, Direction::act);
         return;
     }
     const bool was_parked = s_.status == Status::parked;
     s_.parked_step = 0;
+    if (was_parked && !s_.suspended && s_.deadline != 0) // a park does not count for it either
+        s_.deadline += w.to - s_.parked_at;
     if (s_.suspended) {
         s_.status = Status::suspended;
         return;
@@ -318,8 +322,8 @@ void Rules::begin_undo(const StepPlan &step, Window w) {
     s.act = {};
     s.undo_begun = true;
     s.compensate = {.phase = Phase::waiting,
-                    .attempt = s.failed_compensate,
-                    .base = s.failed_compensate,
+                    .attempt = s.ended_compensate(),
+                    .base = s.ended_compensate(),
                     .earliest = w.from,
                     .latest = w.to,
                     .falling_back = doubt != nullptr ? doubt->by_fallback : s.by_fallback};

@@ -37,11 +37,14 @@ public:
     void unseen_due(const StepPlan &step, Window w);
     /// A report under the lease of an attempt that was lost before, or was said to be unknown.
     void completed_late(const StepPlan &step, Direction direction, Window w, int output);
+    void due_again(const StepPlan &step, Direction direction, Window w);
+    void released(const StepPlan &step, Direction direction, bool is_late, Window w);
     void failed_late(const StepPlan &step, Direction direction, Word word, Window w);
 
     /// The services' answers: what is answered, a status or an SQLSTATE.
     std::string_view take_completion(const StepPlan &step, const Answer &answer, Window w);
     std::string_view take_failure(const StepPlan &step, const Answer &answer, Window w);
+    std::string_view take_release(const StepPlan &step, const Answer &answer, Window w);
 
     /// The operators' calls: what is answered, a status or an SQLSTATE.
     std::string_view cancel(Window w);
