@@ -37,9 +37,7 @@ class Service:
             self.session.attempt('extend', what, lambda connection: one(
                 connection, "SELECT lease_until FROM stacksaga.extend_step(%s, %s, %s, '3 seconds')",
                 (call['saga_id'], call['step'], call['lease']))[0])
-        if choice == 3:
-            self.release(call, what)
-        elif choice == 2:
+        if choice == 2:
             self.fail(call, what, random.choice(('retryable', 'unknown')))
         elif call['direction'] == 'act' and call['input'].get('fails_at') == call['step']:
             self.fail(call, what, 'non_retryable')
@@ -55,12 +53,6 @@ class Service:
         self.session.attempt('fail', {**what, 'class': error_class}, lambda connection: one(
             connection, 'SELECT stacksaga.fail_step(%s, %s, %s, %s, %s)',
             (call['saga_id'], call['step'], call['lease'], 'chaos', error_class))[0])
-
-    def release(self, call, what):
-        """It has not begun. Under a lease that ran out it may be too late."""
-        self.session.attempt('release', what, lambda connection: one(
-            connection, "SELECT stacksaga.release_step(%s, %s, %s, '0.1 s', 'chaos')",
-            (call['saga_id'], call['step'], call['lease']))[0])
 
     def serve(self, connection, call):
         connection.execute('SELECT bank.serve(%s, %s, %s, %s, %s, %s)', (

@@ -130,7 +130,7 @@ struct State {
     Request request = Request::none;
     bool suspended = false; ///< a park does not end it
     Time suspended_at = 0;
-    Time parked_at = 0; ///< in direction act, or resumed since
+    Time parked_at = 0;     ///< in direction act, or resumed since
     bool has_begun = false; ///< an attempt
     Direction direction = Direction::act;
     int parked_step = 0;

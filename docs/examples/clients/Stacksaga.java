@@ -19,8 +19,7 @@ public class Stacksaga {
     private static final String RELEASE = "SELECT stacksaga.release_step(?, ?, ?, coalesce(?::interval, '10 s'), ?)";
     private final String url, lease, name = "java-" + ProcessHandle.current().pid();
     private final CountDownLatch stopping = new CountDownLatch(1);
-    private Connection db;
-    private Call answer;              // to a step, until it has arrived
+    private Connection db; private Call answer;   // to a step, until it has arrived
     private volatile Item held;       // what the heartbeat extends
     private volatile Statement wait;
 
@@ -71,8 +70,8 @@ public class Stacksaga {
         }
     }
     private void pause(long milliseconds) throws InterruptedException {
-        long random = ThreadLocalRandom.current().nextLong(milliseconds / 2, milliseconds);
-        if (stopping.await(random, TimeUnit.MILLISECONDS)) Thread.sleep(100);
+        long time = ThreadLocalRandom.current().nextLong(milliseconds / 2, milliseconds);
+        if (stopping.await(time, TimeUnit.MILLISECONDS)) Thread.sleep(100);
     }
     public void work(String queue, Effect effect) throws Exception {
         run(() -> {
