@@ -17,6 +17,10 @@ CREATE TABLE bank.sent (topic text, key text, n bigint, nonce text, message_id u
 CREATE TABLE bank.delivered (seq bigserial, subscription text, key text, n bigint, nonce text,
     message_id uuid, attempt integer, is_delayed boolean);
 CREATE TABLE bank.healed (nonce text PRIMARY KEY);
+-- What was put right, by which a saga that had failed may go on.
+CREATE TABLE bank.repaired (saga_id uuid PRIMARY KEY);
+-- What subscribers hear of sagas.
+CREATE TABLE bank.life (seq bigserial, saga_id uuid, status text, message_id uuid);
 CREATE TABLE bank.paid (key text, nonce text);
 CREATE TABLE bank.versioned (key text, version bigint, nonce text);
 CREATE TABLE bank.sequenced (producer text, epoch bigint, sequence bigint);
@@ -49,7 +53,8 @@ DECLARE
 BEGIN
     IF random() < 0.03 THEN
         RAISE EXCEPTION 'the bank is busy' USING ERRCODE = 'SR503';
-    ELSIF call.direction = 'act' AND call.input ->> 'fails_at' = call.step THEN
+    ELSIF call.direction = 'act' AND call.input ->> 'fails_at' = call.step
+          AND NOT EXISTS (SELECT FROM bank.repaired r WHERE r.saga_id = call.saga_id) THEN
         RAISE EXCEPTION 'asked to fail' USING ERRCODE = 'SG424';
     END IF;
     PERFORM bank.book(call.saga_id, call.saga, call.step, call.direction, call.attempt, place,
@@ -101,6 +106,11 @@ CREATE FUNCTION bank.on_loose(m stacksaga.message) RETURNS void LANGUAGE sql
     AS $$ SELECT bank.deliver('loose', m) $$;
 CREATE FUNCTION bank.on_derived(m stacksaga.message) RETURNS void LANGUAGE sql
     AS $$ SELECT bank.deliver('derived', m) $$;
+CREATE FUNCTION bank.on_life(m stacksaga.message) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO bank.life (saga_id, status, message_id)
+    VALUES ((m.payload ->> 'saga_id')::uuid, m.payload ->> 'status', m.message_id);
+END $$;
 CREATE FUNCTION bank.on_batch(batch stacksaga.message[]) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     m stacksaga.message;
@@ -119,12 +129,18 @@ SELECT stacksaga.define_saga('transfer', ARRAY[
     stacksaga.sql_step('credit', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)'),
     stacksaga.sql_step('confirm', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)'),
     stacksaga.sql_step('close', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)')],
-    retry => bank.short(0), compensation_retry => bank.short(0));
+    retry => bank.short(0), compensation_retry => bank.short(0), events_topic => 'life');
 SELECT stacksaga.define_saga('order', ARRAY[
     stacksaga.sql_step('hold', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)'),
     stacksaga.queue_step('charge', queue => 'payments', compensable => true, timeout => '20 seconds', retry => bank.short(6)),
     stacksaga.sql_step('close', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)')],
     retry => bank.short(0), compensation_retry => bank.short(0));
+-- It stops where a step has failed for good, and an operator repairs or undoes it.
+SELECT stacksaga.define_saga('patient', ARRAY[
+    stacksaga.sql_step('hold', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)'),
+    stacksaga.queue_step('charge', queue => 'payments', compensable => true, timeout => '20 seconds', retry => bank.short(6)),
+    stacksaga.sql_step('close', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)')],
+    retry => bank.short(0), compensation_retry => bank.short(0), on_failure => 'park', events_topic => 'life');
 SELECT stacksaga.define_saga('family', ARRAY[
     stacksaga.sql_step('hold', 'bank.step(stacksaga.step_call)', 'bank.step(stacksaga.step_call)'),
     stacksaga.child_step('child', 'transfer'),
@@ -144,3 +160,4 @@ SELECT stacksaga.create_subscription('derived', 'derived', 'bank.on_derived(stac
                                      retry => bank.short(0));
 SELECT stacksaga.create_subscription('pull', 'event', retry => bank.short(8));
 SELECT stacksaga.create_subscription('ships', 'ship', retry => bank.short(8));
+SELECT stacksaga.create_subscription('life', 'life', 'bank.on_life(stacksaga.message)', retry => bank.short(0));

@@ -4,12 +4,13 @@ import pathlib
 import sys
 
 import clients
+import operators
 import services
 from session import Session
 
 KINDS = {
     'starter': clients.Starter, 'publisher': clients.Publisher, 'payer': clients.Payer,
-    'deduper': clients.Deduper, 'brawler': clients.Brawler, 'operator': clients.Operator, 'watcher': clients.Watcher,
+    'deduper': clients.Deduper, 'brawler': clients.Brawler, 'operator': operators.Operator, 'watcher': clients.Watcher,
     'service': services.Service, 'receiver': services.Receiver, 'shipper': services.Shipper,
 }
 

@@ -30,9 +30,10 @@ class Starter:
 
     def turn(self):
         random = self.session.random
-        saga = random.choice(('transfer', 'transfer', 'order', 'family'))
+        saga = random.choice(('transfer', 'transfer', 'order', 'family', 'patient'))
         wanted = transfer_input(random)
-        fails_at = {'transfer': 'confirm', 'order': random.choice(('charge', 'close')), 'family': 'close'}
+        fails_at = {'transfer': 'confirm', 'order': random.choice(('charge', 'close')), 'family': 'close',
+                    'patient': random.choice(('hold', 'charge', 'close'))}
         if random.randrange(5) == 0:
             wanted['fails_at'] = fails_at[saga]
         if random.randrange(20) == 0:
@@ -243,85 +244,6 @@ class Brawler:
                 time.sleep(0.01)
         self.session.attempt('move', {'nonce': nonce}, body)
         time.sleep(0.2)
-
-
-class Operator:
-    """Cancels, suspends and resumes sagas, sends signals, and heals, redrives or discards what is dead."""
-
-    def __init__(self, session):
-        self.session = session
-        self.turns = 0
-
-    def turn(self, draining=False):
-        self.turns += 1
-        if self.turns % 2 == 0:
-            self.signal()
-        if self.turns % 4 == 0:
-            self.redrive()
-        if self.turns % 10 == 0:
-            self.resume()
-        if self.turns % 6 == 0 and not draining:
-            self.interfere()
-        time.sleep(0.1)
-
-    def read(self, sql):
-        """Rows of a view, unrecorded; none while the server is away."""
-        try:
-            return self.session.connect().execute(sql).fetchall()
-        except psycopg.Error:
-            self.session.roll_back()
-            return []
-
-    def signal(self):
-        waiting = self.read("""SELECT saga_id FROM stacksaga.sagas WHERE saga = 'family'
-                                AND current_step = 'go' AND status = 'running' LIMIT 30""")
-        for saga_id, in waiting:
-            message_id = f'go-{saga_id}'
-
-            def body(connection, saga_id=saga_id, message_id=message_id):
-                accepted = one(connection, "SELECT stacksaga.signal_saga(%s, 'go', %s, %s)",
-                               (saga_id, Jsonb({'by': self.session.name}), message_id))[0]
-                if accepted:
-                    connection.execute('INSERT INTO bank.signalled VALUES (%s, %s)', (saga_id, message_id))
-                return {'accepted': accepted}
-            self.session.attempt('signal', {'saga_id': saga_id, 'message_id': message_id}, body)
-
-    def redrive(self):
-        dead = self.read("""SELECT subscription, message_id, payload ->> 'nonce' FROM stacksaga.dead_messages
-                             LIMIT 20""")
-        for subscription, message_id, nonce in dead:
-            discarded = subscription == 'pull' and self.session.random.randrange(5) == 0
-
-            def body(connection, subscription=subscription, message_id=message_id, nonce=nonce,
-                     discarded=discarded):
-                if discarded:
-                    connection.execute('SELECT stacksaga.discard_message(%s, %s, %s)',
-                                       (subscription, message_id, 'chaos'))
-                    return
-                connection.execute('INSERT INTO bank.healed VALUES (%s) ON CONFLICT DO NOTHING', (nonce,))
-                connection.execute('SELECT stacksaga.redrive_message(%s, %s)', (subscription, message_id))
-            self.session.attempt('discard' if discarded else 'redrive',
-                                 {'subscription': subscription, 'message_id': message_id}, body)
-
-    def interfere(self):
-        rows = self.read("""SELECT saga_id FROM stacksaga.sagas WHERE status IN ('running', 'pending')
-                             ORDER BY created_at DESC LIMIT 30""")
-        if not rows:
-            return
-        saga_id = self.session.random.choice(rows)[0]
-        verb = self.session.random.choice(('cancel', 'suspend'))
-        self.session.attempt(verb, {'saga_id': saga_id}, lambda connection: one(
-            connection, f"SELECT stacksaga.{verb}_saga(%s, 'chaos')", (saga_id,))[0])
-
-    def resume(self):
-        for verb, status in (('resume', 'suspended'), ('retry', 'parked')):
-            for saga_id, in self.read(f"SELECT saga_id FROM stacksaga.sagas WHERE status = '{status}' LIMIT 20"):
-                self.session.attempt(verb, {'saga_id': saga_id}, lambda connection, verb=verb, saga_id=saga_id: one(
-                    connection, f"SELECT stacksaga.{verb}_saga(%s, 'chaos')", (saga_id,))[0])
-
-    def drain(self):
-        self.turn(draining=True)
-        return False
 
 
 class Watcher:

@@ -10,7 +10,9 @@ PROMISES = {}
 
 # The steps of each saga that write the ledger, in the order of their actions.
 EFFECTS = {'transfer': ['debit', 'credit', 'confirm', 'close'], 'order': ['hold', 'charge', 'close'],
-           'family': ['hold', 'ship', 'close']}
+           'patient': ['hold', 'charge', 'close'], 'family': ['hold', 'ship', 'close']}
+# Sagas whose changes of status are published.
+TOLD = ('transfer', 'patient')
 # Subscriptions of the topic "event", and the ones that deliver the messages of a key in order.
 EVENTS = ('ledger', 'batch', 'loose', 'pull')
 ORDERED = ('ledger', 'batch', 'derived', 'pull')
@@ -167,7 +169,67 @@ def ended(history, tables):
         and not (row['status'] == 'parked' and row['saga_id'] in reasons)]
 
 
+@promise('each change of the status of a saga with events is told once, in order, and nothing else is')
+def told(history, tables):
+    heard = grouped(tables['life'], 'saga_id')
+    sagas = {row['saga_id']: row for row in tables['saga'] if row['saga'] in TOLD}
+    wrong = [f'{saga_id}: told {len(rows)} times, and there is no such saga'
+             for (saga_id,), rows in heard.items() if saga_id not in sagas]
+    wrong += [f'message {name} took effect {count} times'
+              for name, count in Counter(row['message_id'] for row in tables['life']).items() if count > 1]
+    for saga_id, saga in sagas.items():
+        changes = [row['status'] for row in heard.get((saga_id,), ())]
+        # A saga that nothing has touched yet was not changed: only its start, which is not told.
+        if (changes or ['pending'])[-1] != saga['status']:
+            wrong.append(f"{saga['saga']} {saga_id} is {saga['status']}, told were {changes}")
+        for earlier, later in zip(changes, changes[1:]):
+            if earlier in ('completed', 'failed') and not (earlier == 'completed' and later == 'compensating'
+                                                           and saga['parent_id']):
+                wrong.append(f'{saga_id}: {later} after {earlier}')
+            elif earlier == later != 'suspended':
+                wrong.append(f'{saga_id}: {later} twice')
+        undone = changes[changes.index('compensating'):] if 'compensating' in changes else []
+        if {'pending', 'running', 'completed'} & set(undone):
+            wrong.append(f'{saga_id} went forward after compensating: {changes}')
+    return len(sagas), wrong
+
+
 # Claims, leases, signals.
+
+def pauses(history):
+    """kind, name -> spans in which it surely was paused: until somebody may have resumed it."""
+    spans = defaultdict(list)
+    ends = history.of('unpause', outcomes=('ok', 'unknown'))
+    for call in history.of('pause', outcomes=('ok',)):
+        args = call['args']
+        if args['seconds'] is None:
+            end = min((other['begin'] for other in ends if other['begin'] > call['begin'] and
+                       (other['args']['kind'], other['args']['name']) == (args['kind'], args['name'])),
+                      default=float('inf'))
+            spans[args['kind'], args['name']].append((call['end'], end))
+    return spans
+
+
+@promise('nothing begins of a queue, a definition or a subscription that is paused')
+def paused(history, tables):
+    spans, wrong, checked = pauses(history), [], 0
+
+    def look(call, kind, name):
+        if any(begin < call['begin'] and call['end'] < end for begin, end in spans[kind, name]):
+            wrong.append(f"{call['process']} was given something of the {kind} {name}, which was paused")
+    for call in history.of('claim', outcomes=('ok',)):
+        for step in call['value'] or ():
+            checked += 1
+            look(call, 'queue', 'payments')
+            if step['direction'] == 'act':
+                look(call, 'definition', step['saga'])
+    for call in history.of('receive', outcomes=('ok',)):
+        if call['value']:
+            checked += 1
+            look(call, 'subscription', call['args']['subscription'])
+    return checked, wrong
+
+
 
 @promise('an attempt of a step has one owner: no lease is handed out twice, no attempt is claimed twice')
 def one_owner(history, tables):

@@ -2,7 +2,6 @@
 
 import time
 
-import psycopg
 from psycopg.types.json import Jsonb
 
 from clients import one
@@ -24,7 +23,7 @@ class Service:
         for call in claimed or ():
             self.answer(call)
         if not claimed:
-            time.sleep(0.1)
+            self.session.wait("CALL stacksaga.wait_for_steps('payments', '1 second')")
 
     def answer(self, call):
         random = self.session.random
@@ -39,7 +38,9 @@ class Service:
                 (call['saga_id'], call['step'], call['lease']))[0])
         if choice == 2:
             self.fail(call, what, random.choice(('retryable', 'unknown')))
-        elif call['direction'] == 'act' and call['input'].get('fails_at') == call['step']:
+        elif choice == 3:
+            self.release(call, what)
+        elif call['direction'] == 'act' and call['input'].get('fails_at') == call['step'] and not self.repaired(call):
             self.fail(call, what, 'non_retryable')
         elif call['direction'] == 'act' and call['input']['to'] > 100:
             self.fail(call, what, 'non_retryable')
@@ -53,6 +54,17 @@ class Service:
         self.session.attempt('fail', {**what, 'class': error_class}, lambda connection: one(
             connection, 'SELECT stacksaga.fail_step(%s, %s, %s, %s, %s)',
             (call['saga_id'], call['step'], call['lease'], 'chaos', error_class))[0])
+
+    def release(self, call, what):
+        """It has not begun, and gives the step back."""
+        seconds = self.session.random.choice((0, 0, 0.3))
+        self.session.attempt('release', what, lambda connection: one(
+            connection, "SELECT stacksaga.release_step(%s, %s, %s, %s * interval '1 second', 'chaos')",
+            (call['saga_id'], call['step'], call['lease'], seconds))[0])
+
+    def repaired(self, call):
+        """Whether somebody has put right what the saga failed at; not while the server is away."""
+        return bool(self.session.read('SELECT FROM bank.repaired WHERE saga_id = %s', (call['saga_id'],)))
 
     def serve(self, connection, call):
         connection.execute('SELECT bank.serve(%s, %s, %s, %s, %s, %s)', (
@@ -106,7 +118,8 @@ class Consumer:
                      FROM stacksaga.receive_messages(%s, %s, %s, '3 seconds')""",
                 (self.subscription, self.session.name, size))])
         if not batch:
-            time.sleep(0.1)
+            self.session.wait("CALL stacksaga.wait_for_messages(%s, '1 second', %s)",
+                              (self.subscription, self.session.random.choice((None, self.session.name))))
         return batch
 
     def turn(self):
@@ -118,6 +131,9 @@ class Consumer:
             return                  # it forgets the batch
         if choice == 1:
             time.sleep(3.3)         # it is late, maybe too late
+        elif choice == 3:
+            self.release(batch)     # it has not begun
+            return
         elif choice == 2:
             self.session.attempt('extend_batch', {'batch': batch[0]['batch']}, lambda connection: one(
                 connection, "SELECT stacksaga.extend_batch(%s, '3 seconds')", (batch[0]['batch'],))[0])
@@ -126,6 +142,12 @@ class Consumer:
                 connection, "SELECT stacksaga.release_batch(%s, '0.2 seconds', 'not now')", (batch[0]['batch'],))[0])
             return
         self.handle(batch)
+
+    def release(self, batch):
+        seconds = self.session.random.choice((0, 0, 0.3))
+        self.session.attempt('release_batch', {'batch': batch[0]['batch']}, lambda connection: one(
+            connection, "SELECT stacksaga.release_batch(%s, %s * interval '1 second', 'chaos')",
+            (batch[0]['batch'], seconds)) and None)
 
     def acknowledge(self, connection, batch):
         return one(connection, 'SELECT stacksaga.ack_messages(%s)', (batch[0]['batch'],))[0]
@@ -146,12 +168,8 @@ class Receiver(Consumer):
     def healed(self, batch):
         """The poisoned messages of a batch that somebody has healed; none while the server is away."""
         nonces = [message['payload']['nonce'] for message in batch if message['payload']['poison']]
-        try:
-            return {row[0] for row in self.session.connect().execute(
-                'SELECT nonce FROM bank.healed WHERE nonce = ANY (%s)', (nonces,))} if nonces else set()
-        except psycopg.Error:
-            self.session.roll_back()
-            return set()
+        return {row[0] for row in self.session.read(
+            'SELECT nonce FROM bank.healed WHERE nonce = ANY (%s)', (nonces,))} if nonces else set()
 
     def handle(self, batch):
         blocked, failed, done = set(), [], []

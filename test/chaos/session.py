@@ -134,6 +134,25 @@ class Session:
         except psycopg.Error:
             self.close()
 
+    def read(self, sql, parameters=()):
+        """Rows of a query, unrecorded; none while the server is away."""
+        try:
+            return self.connect().execute(sql, parameters).fetchall()
+        except psycopg.Error:
+            self.roll_back()
+            return []
+
+    def wait(self, call, parameters=()):
+        """A CALL that returns when there may be work; or a pause, as a client has that polls."""
+        if self.random.randrange(4) == 0:
+            time.sleep(0.1)
+            return
+        try:
+            self.connect().execute(call, parameters)
+        except psycopg.Error:
+            self.roll_back()
+            time.sleep(0.1)
+
     def attempt(self, op, args, body, isolation=None):
         """transaction(), with None for what did not commit or may not have."""
         try:

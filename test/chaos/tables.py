@@ -12,6 +12,7 @@ QUERIES = {
     'sent': 'SELECT topic, key, n, nonce, message_id, is_delayed FROM bank.sent',
     'delivered': """SELECT seq, subscription, key, n, nonce, message_id, is_delayed FROM bank.delivered
                      ORDER BY seq""",
+    'life': 'SELECT seq, saga_id, status, message_id FROM bank.life ORDER BY seq',
     'paid': 'SELECT key, nonce FROM bank.paid',
     'versioned': 'SELECT key, version, nonce FROM bank.versioned',
     'sequenced': 'SELECT producer, epoch, sequence FROM bank.sequenced',

@@ -61,6 +61,8 @@ def sound_tables():
                   'parent_id': None, 'last_error': None}
                  for saga_id, saga, key, status in (('s1', 'transfer', 'a', 'completed'),
                                                     ('s2', 'order', 'b', 'failed'))],
+        'life': [{'seq': seq, 'saga_id': 's1', 'status': status, 'message_id': f'l{seq}'}
+                 for seq, status in ((1, 'running'), (2, 'suspended'), (3, 'running'), (4, 'completed'))],
         'parked': [], 'sent': sent, 'delivered': delivered,
         'paid': [{'key': 'p', 'nonce': 'n1'}],
         'versioned': [{'key': 'v', 'version': 1, 'nonce': 'n2'}],
@@ -72,7 +74,7 @@ def sound_tables():
 
 def sound_calls():
     """(op, args, outcome, value) of the calls that led there, one after the other."""
-    step = {'saga_id': 's2', 'step': 'charge', 'direction': 'act', 'attempt': 1, 'lease': 7}
+    step = {'saga': 'order', 'saga_id': 's2', 'step': 'charge', 'direction': 'act', 'attempt': 1, 'lease': 7}
     batch = [{'batch': 1, 'message_id': f'id{n}', 'key': 'k1', 'payload': {}, 'attempt': 1} for n in (1, 2, 3)]
     return [
         ('start', {'saga': 'transfer', 'keys': ['a'], 'input': {'amount': 1}}, 'ok',
@@ -86,6 +88,9 @@ def sound_calls():
         ('ranges', {}, 'ok', {'epoch': 1, 'epoch_after': 1, 'ranges': [{'node': 'a', 'start': 0, 'end': 9}]}),
         ('ranges', {}, 'ok', {'epoch': 2, 'epoch_after': 2, 'ranges': [{'node': 'a', 'start': 0, 'end': 4},
                                                                 {'node': 'b', 'start': 5, 'end': 9}]}),
+        ('pause', {'kind': 'definition', 'name': 'order', 'seconds': None}, 'ok', None),
+        ('unpause', {'kind': 'definition', 'name': 'order'}, 'ok', None),
+        ('pause', {'kind': 'queue', 'name': 'payments', 'seconds': 2}, 'ok', None),
         ('claim', {}, 'ok', [step]), ('complete', step, 'ok', 'running'),
         ('signal', {'saga_id': 's1', 'message_id': 'go'}, 'ok', {'accepted': True}),
         ('pay', {'key': 'p', 'request': {'variant': 'usual'}, 'nonce': 'n1'}, 'ok', {'nonce': 'n1', 'replay': False}),
@@ -195,6 +200,36 @@ def a_saga_that_hangs(calls, tables):
 @plant('every saga came to its end')
 def parked_without_a_reason(calls, tables):
     tables['saga'][0]['status'] = 'parked'
+
+
+@plant('is told once')
+def a_change_told_twice(calls, tables):
+    tables['life'].append(tables['life'][3])
+
+
+@plant('is told once')
+def an_end_that_was_not_told(calls, tables):
+    del tables['life'][3]
+
+
+@plant('is told once')
+def changes_told_out_of_order(calls, tables):
+    tables['life'].insert(0, tables['life'].pop())
+
+
+@plant('is paused')
+def a_claim_of_a_paused_definition(calls, tables):
+    calls.append(calls.pop(index(calls, 'unpause')))
+
+
+@plant('is paused')
+def a_claim_of_a_paused_queue(calls, tables):
+    calls[index(calls, 'pause', 1)][1]['seconds'] = None
+
+
+@plant('is paused')
+def messages_of_a_paused_subscription(calls, tables):
+    calls.insert(0, ('pause', {'kind': 'subscription', 'name': 'pull', 'seconds': None}, 'ok', None))
 
 
 @plant('one owner')
