@@ -55,7 +55,8 @@ constexpr const char *SQL_SAGAS =
     "       AS x(status text, sagas bigint, more boolean)";
 constexpr const char *SQL_SUBSCRIPTIONS =
     "SELECT subscription, topic, coalesce(handler, 'services') AS handler,"
-    "       pg_catalog.round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead, " PAUSED ","
+    "       pg_catalog.round(lag_seconds::numeric, 1) || ' s' AS unread_for, held, dead, " PAUSED
+    ","
     "       CASE WHEN released_until IS NOT NULL"
     "            THEN pg_catalog.concat_ws(': ', 'until '"
     "                     || pg_catalog.date_trunc('seconds', released_until),"
