@@ -86,7 +86,7 @@ sub run_all
 	$node->poll_query_until('postgres', q{
 		SELECT count(*) = 2 FROM stacksaga.work WHERE queue = 'queue'}) or die 'no step reaches the service';
 	sql("SELECT stacksaga.fail_step(c.saga_id, c.step, c.lease, 'once', 'unknown') $claim");
-	sql("SELECT stacksaga.extend_step(c.saga_id, c.step, c.lease, '1 minute'),
+	sql("SELECT stacksaga.extend_step(c.saga_id, c.step, c.lease, '1 minute', '{\"half\": true}'),
 	            stacksaga.complete_step(c.saga_id, c.step, c.lease, '{\"by\": \"service\"}') $claim");
 	$node->poll_query_until('postgres', q{
 		SELECT count(*) = 1 FROM stacksaga.work WHERE queue = 'queue' AND direction = 'compensate'}) or die 'nothing to compensate';
