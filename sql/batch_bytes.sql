@@ -193,6 +193,7 @@ SELECT count(stacksaga.complete_step(saga_id, 'b', lease)) FROM stacksaga.work W
 RESET stacksaga.batch_bytes;
 SELECT stacksaga.drop_subscription(name, true) FROM unnest('{plain,kinds,retried,lost,wide,handled}'::text[]) AS name;
 RESET stacksaga.clock_offset;
+DELETE FROM stacksaga.queue WHERE queue = 'bytes';
 SET client_min_messages = warning;
 DROP SCHEMA bytes CASCADE;
 TRUNCATE stacksaga.outbox_message, stacksaga.outbox_tick, stacksaga.message_batch;

@@ -121,6 +121,7 @@ SELECT stacksaga.idempotency_forget('person', 'bob', 'ticket 816');
 RESET ROLE;
 SELECT role_name, object, reason FROM stacksaga.operator_actions WHERE reason = 'ticket 816';
 
+DELETE FROM stacksaga.idempotency_key WHERE scope = 'person';
 DROP OWNED BY forget_support, forget_service;
 DELETE FROM stacksaga.usage_grant WHERE role IN ('forget_support', 'forget_service');
 DROP ROLE forget_support, forget_service;

@@ -112,7 +112,7 @@ SELECT stacksaga.create_subscription('definers', 'definers.*', 'definers.handle(
 RESET ROLE;
 SELECT saga_id AS mine FROM stacksaga.start_saga('definers') \gset
 SET stacksaga.clock_offset = '10 minutes';
-SELECT stacksaga.run_pending() > 0 AS ran;
+SELECT stacksaga.run_pending(100000) > 0 AS ran;
 RESET stacksaga.clock_offset;
 SELECT status, last_error FROM stacksaga.sagas WHERE saga_id = :'mine';
 SELECT * FROM definers.ran ORDER BY what;

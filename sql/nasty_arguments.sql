@@ -31,7 +31,7 @@ SELECT type, n = 1, value
         ('interval[]', '{"{1 second}","{}","{NULL}","{-1 day,178000000 years}",NULL}'),
         ('stacksaga.ring_token', '{1,-9223372036854775808,NULL}'),
         ('stacksaga.retry_policy', '{"(1,00:00:01,2,00:00:01,0,,)","(,,,,,,)","(-1,-1 day,NaN,infinity,-1,,)",NULL}'),
-        ('stacksaga.step_definition[]', '{"{}","{NULL}","{\"(,,,,,,,,,,,,,,,,,,,,)\"}",NULL}')
+        ('stacksaga.step_definition[]', '{"{}","{NULL}","{\"(,,,,,,,,,,,,,,,,,,,,,)\"}",NULL}')
        ) AS v(type, choices), unnest(choices) WITH ORDINALITY AS c(value, n);
 -- The type infinity of an interval is PostgreSQL 17's; what a type's input refuses never gets there.
 DELETE FROM nasty.value WHERE type = 'stacksaga.retry_policy' AND value LIKE '%infinity%';
@@ -81,7 +81,7 @@ SELECT count(*) > 1000 AS enough FROM nasty.call;
 SET client_min_messages = error;
 SELECT DISTINCT proname, outcome
   FROM (SELECT proname, nasty.outcome(call) AS outcome FROM nasty.call OFFSET 0) AS o
- WHERE outcome !~ '^S[GR]' ORDER BY 1, 2;
+ WHERE outcome !~ '^S[GR]|^0A000: argument "skip_unless"' ORDER BY 1, 2;
 
 -- A call takes so many elements and no more.
 SELECT count(*) FROM stacksaga.start_sagas('nasty', array_fill('{}'::jsonb, '{10001}'));

@@ -18,13 +18,13 @@ CREATE FUNCTION pg_temp.at(by interval) RETURNS text LANGUAGE sql AS $$
 CREATE FUNCTION pg_temp.run() RETURNS bigint LANGUAGE sql AS $$ SELECT stacksaga.run_pending(1000) $$;
 CREATE FUNCTION pg_temp.complete(queue text) RETURNS bigint LANGUAGE sql AS $$
     SELECT count(stacksaga.complete_step(c.saga_id, c.step, c.lease)) FROM stacksaga.claim_steps(queue, 'w', 100) AS c $$;
-CREATE VIEW pausing.aside AS
+CREATE VIEW pausing.held AS
     SELECT w.paused_saga, w.queue, w.direction, w.due_at = 'infinity' AS never_due, w.resume_at IS NOT NULL AS comes_back, count(*)
       FROM stacksaga.work w WHERE w.purpose = 'step' GROUP BY 1, 2, 3, 4, 5 ORDER BY 1, 2, 3, 4, 5;
 
 SELECT stacksaga.define_saga('pausing', ARRAY[
     stacksaga.queue_step('a', 'pausing', compensable => false), stacksaga.sql_step('b', 'pausing.act(stacksaga.step_call)')]);
-SELECT stacksaga.define_saga('other', ARRAY[stacksaga.queue_step('a', 'pausing', compensable => false)]);
+SELECT stacksaga.define_saga('pausing_other', ARRAY[stacksaga.queue_step('a', 'pausing', compensable => false)]);
 
 -- Misuse.
 SELECT stacksaga.pause_definition('pausing nothing', 'a test');
@@ -40,11 +40,11 @@ SELECT count(*) FROM stacksaga.start_sagas('pausing', array_fill('{}'::jsonb, AR
 SELECT stacksaga.pause_definition('pausing', 'the bug of Monday');
 SELECT stacksaga.pause_definition('pausing', 'twice');
 SELECT saga, version, paused, paused_since IS NOT NULL AS since, paused_until, pause_reason
-  FROM stacksaga.definitions WHERE saga IN ('pausing', 'other') ORDER BY 1;
-SELECT count(*) FROM stacksaga.start_saga('pausing') AS p, stacksaga.start_saga('other') AS o;
+  FROM stacksaga.definitions WHERE saga IN ('pausing', 'pausing_other') ORDER BY 1;
+SELECT count(*) FROM stacksaga.start_saga('pausing') AS p, stacksaga.start_saga('pausing_other') AS o;
 SELECT count(*), count(*) FILTER (WHERE step = 'a') FROM stacksaga.claim_steps('pausing', 'w', 1);
 SELECT count(*) FROM stacksaga.claim_steps('pausing', 'w', 100);
-SELECT * FROM pausing.aside;
+SELECT * FROM pausing.held;
 SELECT DISTINCT waits_for FROM stacksaga.find_sagas(saga => 'pausing');
 SELECT DISTINCT regexp_replace(line, '^[0-9:. -]+', '') AS line FROM stacksaga.sagas s, stacksaga.saga_timeline(s.saga_id) AS line
  WHERE s.saga = 'pausing' AND line LIKE '%paused%';
@@ -73,7 +73,7 @@ SELECT stacksaga.pause_definition('pausing', 'again');
 SELECT DISTINCT stacksaga.complete_step(w.saga_id, 'a', w.lease) FROM stacksaga.work w JOIN stacksaga.sagas s USING (saga_id)
  WHERE s.saga = 'pausing' AND s.version = 1 AND w.lease_until IS NOT NULL;
 SELECT pg_temp.run(), count(*) FROM pausing.done;
-SELECT * FROM pausing.aside WHERE paused_saga IS NOT NULL;
+SELECT * FROM pausing.held WHERE paused_saga IS NOT NULL;
 SELECT stacksaga.resume_definition('pausing', 'again');
 SELECT pg_temp.run() > 0 AS ran;
 SELECT count(*) FROM pausing.done;
@@ -153,7 +153,7 @@ SELECT stacksaga.resume_definition('pausing undo', 'a test');
 SELECT stacksaga.define_saga('pausing until', ARRAY[stacksaga.queue_step('a', 'pausing until', compensable => false)]);
 SELECT count(*) FROM stacksaga.start_sagas('pausing until', array_fill('{}'::jsonb, ARRAY[250]));
 SELECT stacksaga.pause_definition('pausing until', 'a moment', stacksaga.clock_now() + interval '1 hour');
--- A claim that meets them sets about a hundred aside, and searches no more.
+-- A claim that meets them holds about a hundred back, and searches no more.
 SELECT count(*) FROM stacksaga.claim_steps('pausing until', 'w', 1);
 SELECT count(*) BETWEEN 100 AND 120 FROM stacksaga.work WHERE paused_saga = 'pausing until';
 SELECT count(*) FROM stacksaga.claim_steps('pausing until', 'w', 100);
@@ -187,12 +187,12 @@ CREATE ROLE pausing_support;
 CREATE ROLE pausing_service;
 SELECT stacksaga.grant_usage('pausing_support', 'support'), stacksaga.grant_usage('pausing_service', 'service');
 SET ROLE pausing_support;
-SELECT stacksaga.pause_definition('other', 'support');
-SELECT paused FROM stacksaga.definitions WHERE saga = 'other';
-SELECT stacksaga.resume_definition('other', 'support');
+SELECT stacksaga.pause_definition('pausing_other', 'support');
+SELECT paused FROM stacksaga.definitions WHERE saga = 'pausing_other';
+SELECT stacksaga.resume_definition('pausing_other', 'support');
 SET ROLE pausing_service;
-SELECT stacksaga.pause_definition('other', 'service');
-SELECT stacksaga.resume_definition('other', 'service');
+SELECT stacksaga.pause_definition('pausing_other', 'service');
+SELECT stacksaga.resume_definition('pausing_other', 'service');
 RESET ROLE;
 DROP OWNED BY pausing_support, pausing_service;
 DROP ROLE pausing_support, pausing_service;
@@ -200,9 +200,9 @@ DROP ROLE pausing_support, pausing_service;
 SELECT count(stacksaga.complete_step(w.saga_id, 'a', w.lease)) > 0 FROM stacksaga.work w
  WHERE w.queue LIKE 'pausing%' AND w.lease_until IS NOT NULL;
 SELECT count(stacksaga.cancel_saga(saga_id, 'the test is over')) > 0 FROM stacksaga.sagas
- WHERE (saga LIKE 'pausing%' OR saga = 'other') AND finished_at IS NULL;
+ WHERE (saga LIKE 'pausing%' OR saga = 'pausing_other') AND finished_at IS NULL;
 WITH gone AS (DELETE FROM stacksaga.work w USING stacksaga.sagas s
-               WHERE s.saga_id = w.saga_id AND (s.saga LIKE 'pausing%' OR s.saga = 'other') RETURNING 1)
+               WHERE s.saga_id = w.saga_id AND (s.saga LIKE 'pausing%' OR s.saga = 'pausing_other') RETURNING 1)
 SELECT count(*) > 0 AS gone FROM gone;
 DELETE FROM stacksaga.definition_pause;
 SET client_min_messages = warning;

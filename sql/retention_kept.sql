@@ -1,5 +1,7 @@
 -- Rows that cannot be removed after their retention, of each table that has one: a user's foreign key refers to them, or a
 -- trigger refuses. The others go, doctor() names those that stay, and when nothing keeps them any more, they go as well.
+DELETE FROM stacksaga.idempotency_key;
+DELETE FROM stacksaga.accepted_message;
 CREATE FUNCTION kept_act(step stacksaga.step_call) RETURNS jsonb LANGUAGE sql AS $$SELECT '{}'::jsonb$$;
 SELECT stacksaga.define_saga('kept', ARRAY[stacksaga.sql_step('a', 'kept_act(stacksaga.step_call)')]) IS NOT NULL AS defined;
 CREATE TABLE kept_ids (i int, saga_id uuid);

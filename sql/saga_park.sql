@@ -112,7 +112,8 @@ SELECT status, direction FROM park.now;
 SELECT string_agg(what, ', ' ORDER BY n) FROM park.log;
 SELECT * FROM park.try(format('stacksaga.compensate_saga(%L, %L)', :'id', 'it is over'));
 SELECT action, status_before, status_after, reason FROM stacksaga.saga_actions ORDER BY acted_at;
-SELECT substring(line FROM 'compensate by.*') AS line FROM stacksaga.saga_timeline(:'id') AS line WHERE line LIKE '%compensate by%';
+SELECT replace(substring(line FROM 'compensate by.*'), current_user, '(me)') AS line
+  FROM stacksaga.saga_timeline(:'id') AS line WHERE line LIKE '%compensate by%';
 -- Nothing was done: it has failed.
 SELECT park.start('park') AS id \gset
 INSERT INTO park.bad VALUES ('act a', 'SG424');
@@ -200,21 +201,21 @@ SELECT park.start('mixed') AS id \gset
 SELECT park.claim(), park.done(:'id', 'z'), park.claim() AS then;
 SELECT park.fail(:'id', 'b'), park.fail(:'id', 'a'), park.claim();
 -- The pivot itself and its siblings park, and the saga is past the pivot then.
-SELECT stacksaga.define_saga('pivot', ARRAY[park.queue('z', 1),
+SELECT stacksaga.define_saga('park_pivot', ARRAY[park.queue('z', 1),
     stacksaga.queue_step('p', 'park', effect => 'irreversible', stage => 2, retry => stacksaga.retry_policy(max_attempts => 1)),
     park.queue('b', 2, false)], on_failure => 'park');
-SELECT park.start('pivot') AS id \gset
+SELECT park.start('park_pivot') AS id \gset
 SELECT park.claim(), park.done(:'id', 'z'), park.claim() AS then;
 SELECT park.fail(:'id', 'b');
 SELECT status, parked_step, requested FROM park.now;
 SELECT park.done(:'id', 'p');
 SELECT * FROM park.hint;
 SELECT * FROM park.try(format('stacksaga.compensate_saga(%L, %L)', :'id', 'past the pivot'));
-SELECT park.start('pivot') AS id \gset
+SELECT park.start('park_pivot') AS id \gset
 SELECT park.claim(), park.done(:'id', 'z'), park.claim() AS then;
 SELECT park.done(:'id', 'b'), park.fail(:'id', 'p'), stacksaga.retry_saga(:'id', 'again'), park.claim(), park.done(:'id', 'p');
 -- While the pivot is in doubt compensate_saga is a request.
-SELECT park.start('pivot') AS id \gset
+SELECT park.start('park_pivot') AS id \gset
 SELECT park.claim(), park.done(:'id', 'z'), park.claim() AS then;
 SELECT park.done(:'id', 'b'), park.fail(:'id', 'p', 'unknown'), stacksaga.compensate_saga(:'id', 'a request');
 SELECT status, parked_step, requested FROM park.now;
@@ -331,9 +332,9 @@ SELECT stacksaga.compensate_saga(:'id', 'undo'), stacksaga.run_pending() > 0 AS 
 SELECT saga, status FROM park.now;
 -- A child in doubt is waited for again, and no operator has to know what became of it.
 SELECT stacksaga.define_saga('pays', ARRAY[stacksaga.queue_step('x', 'park', effect => 'irreversible')]);
-SELECT stacksaga.define_saga('waits', ARRAY[stacksaga.child_step('c', 'pays', effect => 'irreversible', timeout => '1 minute',
+SELECT stacksaga.define_saga('park_waits', ARRAY[stacksaga.child_step('c', 'pays', effect => 'irreversible', timeout => '1 minute',
     retry => stacksaga.retry_policy(max_attempts => 1))], on_failure => 'park');
-SELECT park.start('waits') AS id \gset
+SELECT park.start('park_waits') AS id \gset
 SELECT stacksaga.run_pending() > 0 AS ran, park.pass('2 minutes'), stacksaga.run_pending() > 0 AS again;
 SELECT * FROM park.hint;
 SELECT stacksaga.retry_saga(:'id', 'again'), stacksaga.run_pending() > 0 AS ran, park.claim();

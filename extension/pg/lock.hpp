@@ -21,7 +21,7 @@ enum class LockClass : uint16 {
     messages = 0x574d,        ///< topic, subscription: sessions that wait for its messages
     unnamed_queue = 0x554c,   ///< ring, hash of the queue: sessions that claim from it in vain
     queue_limits = 0x514c,    ///< ring, hash of the queue: claims, exclusive where it has limits
-    saga_pause = 0x5044,      ///< the halves of the hash of the name: steps that are set aside
+    saga_pause = 0x5044,      ///< the halves of the hash of the name: steps that are held back
     saga_tally = 0x534e,      ///< 0, 0: the session that counts the sagas of this database
     span_export = 0x5345,     ///< 0, 0: the session of the daemon that exports spans
     turn = 0x5354,            ///< 0, 0: batches that contend for locks all the time

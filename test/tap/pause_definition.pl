@@ -1,4 +1,4 @@
-# A paused definition and workers: they set aside what waits before claims meet it, bring all of it back when the pause
+# A paused definition and workers: they hold back what waits before claims meet it, bring all of it back when the pause
 # ends by its instant or by hand, also over a crash, and forget the pause then.
 use strict;
 use warnings;
@@ -37,7 +37,7 @@ psql(q{SELECT stacksaga.pause_definition('paused', 'a test'), stacksaga.pause_de
 psql(q{SELECT count(*) FROM stacksaga.start_sagas('paused sql', array_fill('{}'::jsonb, ARRAY[1000]))});
 psql(q{SELECT count(*) FROM stacksaga.start_saga('other')});
 wait_for(q{count(*) = 4000 FROM stacksaga.work WHERE paused_saga = 'paused' AND due_at = 'infinity'},
-	'workers set aside what waits for services');
+	'workers hold back what waits for services');
 is(psql(q{SELECT count(*) FROM stacksaga.claim_steps('q', 'w', 10)}), 1, 'a claim finds the step behind them at once');
 is(psql(q{SELECT count(*) FROM done}), 0, 'no step of a paused definition was run');
 

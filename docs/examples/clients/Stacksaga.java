@@ -103,7 +103,7 @@ public class Stacksaga {
         Call receive = new Call("SELECT * FROM stacksaga.receive_messages(?, ?, 100, ?)", subscription, name, lease);
         run(() -> {
             List<Item> messages = query(db, receive);
-            if (messages.isEmpty()) { pause(1000); return; }
+            if (messages.isEmpty()) { query(db, new Call("CALL stacksaga.wait_for_messages(?, consumer => ?)", subscription, name)); return; }
             String batch = messages.get(0).get("batch_id");
             (held = messages.get(0)).extension = new Call("SELECT stacksaga.extend_batch(?, ?)", batch, lease);
             db.setAutoCommit(false);

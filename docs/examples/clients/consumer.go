@@ -3,7 +3,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v4"
 )
@@ -12,8 +11,10 @@ func (c *Client) Consume(stop context.Context, subscription string, effect Effec
 	receive := "SELECT * FROM stacksaga.receive_messages($1, $2, 100, $3)"
 	c.run(stop, func() error {
 		messages, err := query(c.db, receive, subscription, name, c.Lease.String())
+		if err == nil && len(messages) == 0 { // SIGTERM does not cut it short, so not for long
+			_, err = query(c.db, "CALL stacksaga.wait_for_messages($1, '5 seconds', $2)", subscription, name)
+		}
 		if err != nil || len(messages) == 0 {
-			pause(stop, time.Second)
 			return err
 		}
 		batch, failed := messages[0].Columns["batch_id"], map[string][]any{}

@@ -85,7 +85,7 @@ exports.Client = class Client {
             if (this.answer) return this.giveAnswer();  // of before the connection was lost, or after a refused one
             const claim = 'SELECT * FROM stacksaga.claim_steps($1, $2, 1, $3)';
             const { rows: [step] } = await this.db.query(claim, [queue, NAME, this.lease]);
-            if (!step) return this.stopping || this.wait(queue);
+            if (!step) return this.stopping || this.wait('steps($1)', [queue]);
             const name = [step.saga_id, step.step, step.lease];  // the lease is a string: let it be one
             if (this.stopping) this.answer = [RELEASE, [...name, '0', 'the service stops']];  // not begun: another one does it
             if (this.stopping) return this.giveAnswer();
@@ -114,19 +114,19 @@ exports.Client = class Client {
         if (!this.answer) this.held = null;
     }
 
-    wait(queue) {
+    wait(call, values) {
         return new Promise((resolve, reject) => {  // a Query object, which can be cancelled
             const done = (error) => error && !(this.stopping && error.code === '57014') ? reject(error) : resolve();
-            this.waits = new pg.Query('CALL stacksaga.wait_for_steps($1)', [queue], done);
+            this.waits = new pg.Query('CALL stacksaga.wait_for_' + call, values, done);
             this.db.query(this.waits);
         }).finally(() => { this.waits = null; });
     }
 
-    consume(subscription, effect, poll = 1000) {
+    consume(subscription, effect) {
         return this.run('SELECT stacksaga.extend_batch($1, $2) AS lease_until', async () => {
             const receive = 'SELECT * FROM stacksaga.receive_messages($1, $2, 100, $3)';
             const { rows } = await this.db.query(receive, [subscription, NAME, this.lease]);
-            if (!rows.length) return this.stopping || this.pause(poll);
+            if (!rows.length) return this.stopping || this.wait('messages($1, consumer => $2)', [subscription, NAME]);
             this.held = { name: [rows[0].batch_id], item: {} };
             // After an error, such as SG412 for a batch that somebody else has by now, nothing was done.
             await this.doBatch(this.db, rows, effect).finally(() => { this.held = null; });

@@ -79,7 +79,7 @@ class Client:
             if self.answer: return self.give_answer()  # of before the connection was lost, or about one that was refused
             claim = 'SELECT * FROM stacksaga.claim_steps(%s, %s, 1, %s)'
             step = self.db.execute(claim, (queue, NAME, self.lease)).fetchone()
-            if step is None: return self.wait(queue)
+            if step is None: return self.wait('steps(%s)', queue)
             name = step['saga_id'], step['step'], step['lease']
             if self.stopping.is_set():  # not begun: another one does it
                 self.answer = RELEASE, (*name, '0', 'the service stops')
@@ -108,23 +108,23 @@ class Client:
                 return
         self.answer = self.held = None
 
-    def wait(self, queue):
+    def wait(self, call, *arguments):
         try:
             self.waits = True
             if not self.stopping.is_set():
-                self.db.execute('CALL stacksaga.wait_for_steps(%s)', (queue,))
+                self.db.execute('CALL stacksaga.wait_for_' + call, arguments)
         except psycopg.errors.QueryCanceled:
             if not self.stopping.is_set():
                 raise
         finally:
             self.waits = False
 
-    def consume(self, subscription, effect, poll=1):
+    def consume(self, subscription, effect):
         def turn():
             receive = 'SELECT * FROM stacksaga.receive_messages(%s, %s, 100, %s)', (subscription, NAME, self.lease)
             messages = self.db.execute(*receive).fetchall()
             if not messages:
-                return self.pause(poll)
+                return self.wait('messages(%s, consumer => %s)', subscription, NAME)
             self.held = (messages[0]['batch_id'],), {}
             try:
                 with self.db.transaction():  # SG412 at its end: somebody else has the batch, nothing was done

@@ -87,10 +87,10 @@ Hold find_hold(const SagaState &saga, const Work &work) {
 bool arrange(const SagaState &saga, Work &work) {
     const Hold hold = find_hold(saga, work);
     const bool is_held = hold != Hold::nothing;
-    const bool is_set_aside = hold == Hold::of_definition;
-    if (is_held == work.resume_at.has_value() && is_set_aside == work.is_set_aside)
+    const bool is_held_back = hold == Hold::of_definition;
+    if (is_held == work.resume_at.has_value() && is_held_back == work.is_held_back)
         return false;
-    work.is_set_aside = is_set_aside;
+    work.is_held_back = is_held_back;
     if (is_held && !work.resume_at) {
         work.resume_at = work.due_at;
         work.due_at = never;

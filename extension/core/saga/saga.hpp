@@ -38,7 +38,7 @@ struct Work {
     std::optional<std::int64_t> lease_until{}; ///< set while claimed
     std::optional<std::int64_t> started_at{};
     std::optional<std::int64_t> resume_at{}; ///< while it is held back: when it would be due
-    bool is_set_aside = false; ///< held back by nothing but the pause of its definition
+    bool is_held_back = false; ///< held back by nothing but the pause of its definition
     bool verifying = false;
     std::int32_t verify_attempts = 0; ///< how often in a row verify has not decided
     bool falling_back = false; ///< the fallback is tried; of a compensation: it undoes the fallback

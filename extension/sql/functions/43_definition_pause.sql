@@ -26,13 +26,13 @@ $$;
 COMMENT ON FUNCTION stacksaga_internal.definition_pauses IS
     'Internal: returns the pauses of definitions that are in force';
 
-CREATE OR REPLACE FUNCTION stacksaga_internal.set_aside_steps(saga text, enough integer) RETURNS bigint
+CREATE OR REPLACE FUNCTION stacksaga_internal.held_back_steps(saga text, enough integer) RETURNS bigint
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 AS $$
     WITH stacksaga_this_node AS (SELECT)
     SELECT count(*)
       FROM (SELECT FROM stacksaga.work w
-             WHERE w.paused_saga = set_aside_steps.saga COLLATE "C" LIMIT greatest(enough, 0)) AS aside
+             WHERE w.paused_saga = held_back_steps.saga COLLATE "C" LIMIT greatest(enough, 0)) AS held
 $$;
-COMMENT ON FUNCTION stacksaga_internal.set_aside_steps IS
-    'Internal: returns how many steps the pause of a definition has set aside, counted up to a number';
+COMMENT ON FUNCTION stacksaga_internal.held_back_steps IS
+    'Internal: returns how many steps the pause of a definition has held back, counted up to a number';

@@ -203,7 +203,7 @@ RETURNS TABLE (released_until timestamptz, release_reason text)
 LANGUAGE sql STABLE PARALLEL SAFE SECURITY DEFINER ROWS 1 SET search_path = pg_catalog, pg_temp
 AS $$
     SELECT p.released_until, p.release_reason
-      FROM generate_series(0, least(last_release.partitions, 256) - 1) AS n(partition)
+      FROM generate_series(0, least(greatest(last_release.partitions, 0), 256) - 1) AS n(partition)
      CROSS JOIN LATERAL (
            SELECT * FROM stacksaga.subscription_position p
             WHERE p.subscription_id = last_release.subscription_id AND p.partition = n.partition::smallint

@@ -261,7 +261,7 @@ AS $$
       FROM (SELECT p.saga FROM stacksaga_internal.definition_pauses() AS p ORDER BY p.saga LIMIT 100) AS p
      CROSS JOIN LATERAL (VALUES
            ('stacksaga_definition_paused', 1::double precision),
-           ('stacksaga_definition_held_back_steps', stacksaga_internal.set_aside_steps(p.saga, 1000))) AS v(name, value)
+           ('stacksaga_definition_held_back_steps', stacksaga_internal.held_back_steps(p.saga, 1000))) AS v(name, value)
     UNION ALL
     SELECT 'stacksaga_definitions', '{}', count(*)::double precision
       FROM (SELECT FROM stacksaga.saga_definition d WHERE d.is_current LIMIT 1000) AS current
@@ -297,7 +297,7 @@ AS $$
     ('stacksaga_contradictions_total', 'counter', 'refused answers of services that contradict what settled their step'),
     ('stacksaga_definitions', 'gauge', 'sagas that are defined; 1000 stands for more'),
     ('stacksaga_definition_paused', 'gauge', '1 while a definition is paused; at most 100 of them'),
-    ('stacksaga_definition_held_back_steps', 'gauge', 'steps that the pause of a definition has set aside; 1000 stands for more'),
+    ('stacksaga_definition_held_back_steps', 'gauge', 'steps that the pause of a definition has held back; 1000 stands for more'),
     ('stacksaga_clock_offset_seconds', 'gauge', 'by how much stacksaga.clock_offset moves the clock'),
     ('stacksaga_ring_epoch', 'gauge', 'the epoch of the ring: rises with each change of owner'),
     ('stacksaga_ring_coverage_ratio', 'gauge', 'the share of the ring that live nodes own'),

@@ -347,7 +347,7 @@ AS $$
                CASE WHEN w.waiting < 1000 THEN w.waiting::text ELSE '1000 or more' END),
            format('SELECT stacksaga.resume_definition(%L, ''...'');', p.saga)
       FROM stacksaga_internal.definition_pauses() AS p
-     CROSS JOIN LATERAL stacksaga_internal.set_aside_steps(p.saga, 1000) AS w(waiting)
+     CROSS JOIN LATERAL stacksaga_internal.held_back_steps(p.saga, 1000) AS w(waiting)
      WHERE w.waiting > 0
     UNION ALL
     SELECT 'warning', 'queues', format('no definition names %s, which has limits or is paused', l.name),

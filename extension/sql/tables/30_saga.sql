@@ -96,6 +96,8 @@ COMMENT ON COLUMN stacksaga.definition_step.child_saga IS 'The saga that a child
 COMMENT ON COLUMN stacksaga.definition_step.topic IS 'The topic that a message step publishes its call to';
 COMMENT ON COLUMN stacksaga.definition_step.compensation_topic IS
     'The topic that it publishes its compensation to; null: none';
+COMMENT ON COLUMN stacksaga.definition_step.on_failure IS
+    'compensate, or park: what follows when the step has failed for good';
 COMMENT ON COLUMN stacksaga.definition_step.compensation_queue IS
     'The queue that the compensation of a queue step is claimed from; null: its own';
 COMMENT ON COLUMN stacksaga.definition_step.fallback_compensation_topic IS
@@ -322,8 +324,8 @@ CREATE INDEX work_leased ON stacksaga.work (ring_id, queue, due_at)
     WHERE queue IS NOT NULL AND lease_until IS NOT NULL;
 CREATE INDEX work_leased_by_group ON stacksaga.work (ring_id, queue, group_key)
     WHERE queue IS NOT NULL AND lease_until IS NOT NULL AND group_key <> '';
--- What the pause of a definition has set aside, until it ends.
-CREATE INDEX work_set_aside ON stacksaga.work (paused_saga, ring_id, queue, resume_at)
+-- What the pause of a definition has held back, until it ends.
+CREATE INDEX work_held_back ON stacksaga.work (paused_saga, ring_id, queue, resume_at)
     WHERE paused_saga IS NOT NULL;
 COMMENT ON TABLE stacksaga.work IS
     'One row for everything that is or may become due: a step to run, a pause before a retry, a lease that may run out, a signal or a child that a step waits for, a deadline';
@@ -353,7 +355,7 @@ COMMENT ON COLUMN stacksaga.work.releases IS
     'How many of its latest claims, in a row, were released; null: none';
 COMMENT ON COLUMN stacksaga.work.paused_saga IS
     'The saga whose definition is paused, which alone holds the row back; null: nothing does, or something else';
-COMMENT ON INDEX stacksaga.work_set_aside IS
+COMMENT ON INDEX stacksaga.work_held_back IS
     'What waits for the end of the pause of a definition, as it is brought back';
 COMMENT ON INDEX stacksaga.work_for_workers IS
     'What a worker must do of the usual rank, by slot and instant; rows that only a service may claim are not in it';

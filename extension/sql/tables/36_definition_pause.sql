@@ -1,5 +1,5 @@
 -- Definitions that are paused (extension/src/definition/definition_pauses.hpp). A row whose end has passed stays until
--- nothing is set aside any more.
+-- nothing is held back any more.
 
 CREATE TABLE stacksaga.definition_pause (
     saga         text COLLATE "C" PRIMARY KEY,

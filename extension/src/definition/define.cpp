@@ -2,6 +2,7 @@
 //
 // The SQL face hands a definition over as jsonb: one text decides whether it is new, and composite
 // parameters never meet a saved plan.
+#include "core/saga/saga_state.hpp"
 #include "core/saga/step_kind.hpp"
 
 #include "pg/clock.hpp"

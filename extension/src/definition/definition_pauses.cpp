@@ -82,7 +82,7 @@ const DefinitionPause *find_pause(std::string_view saga, TimestampTz now) {
     return nullptr;
 }
 
-bool may_set_aside(std::string_view saga, TimestampTz now) {
+bool may_hold_back(std::string_view saga, TimestampTz now) {
     if (find_pause(saga, now) == nullptr)
         return false;
     // The lock is refused only while its holder removes the row of an earlier pause.

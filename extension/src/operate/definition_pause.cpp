@@ -22,7 +22,7 @@ constinit pg::Statement begin_pause{
     " VALUES ($1, $2, $3, $4)"
     " ON CONFLICT (saga) DO UPDATE SET paused_at = $2, paused_until = $3, pause_reason = $4"
     "  WHERE p.paused_until <= $2 RETURNING 1"};
-// The row stays until what was set aside has been brought back.
+// The row stays until what was held back has been brought back.
 constinit pg::Statement end_pause{"UPDATE stacksaga.definition_pause SET paused_until = $2"
                                   " WHERE saga = $1 AND coalesce(paused_until > $2, true)"
                                   " RETURNING 1"};

@@ -139,7 +139,7 @@ Saga &read_saga(const pg::TableRow &row, TimestampTz now) {
     s.ring_id = row.int4(Column::ring_id);
     s.slot = row.int4(Column::slot);
     s.definition = &load_definition(row.int4(Column::definition_id));
-    s.is_paused = may_set_aside(s.definition->saga, now);
+    s.is_paused = may_hold_back(s.definition->saga, now);
     s.row.status = *core::status_of(row.text(Column::status));
     s.row.direction = *core::direction_of(row.text(Column::direction));
     s.row.failed_step = row.optional_int2(Column::failed_step);
@@ -183,7 +183,7 @@ Work read_work(const pg::TableRow &row, WorkPurpose purpose) {
             .lease_until = row.optional_time(Column::lease_until),
             .started_at = row.optional_time(Column::started_at),
             .resume_at = row.optional_time(Column::resume_at),
-            .is_set_aside = !row.is_null(Column::paused_saga),
+            .is_held_back = !row.is_null(Column::paused_saga),
             .verifying = row.boolean(Column::verifying),
             .verify_attempts =
                 row.is_null(Column::verify_attempts) ? 0 : row.int4(Column::verify_attempts),
@@ -270,7 +270,7 @@ Saga &make_saga(const pg_uuid_t &id, const Definition &definition, TimestampTz n
     saga.id = id;
     saga.token = core::token_of_uuid(id.data).value();
     saga.definition = &definition;
-    saga.is_paused = may_set_aside(definition.saga, now);
+    saga.is_paused = may_hold_back(definition.saga, now);
     saga.row = {.status = core::Status::pending, .direction = core::Direction::act};
     saga.stored = saga.row;
     core::begin_progress(saga);

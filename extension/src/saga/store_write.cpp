@@ -289,7 +289,7 @@ WorkValues values_of(const Saga &saga, const Work &w, std::optional<std::string_
         assign(Column::place_at, pg::param_time(w.place_at)),
         assign(Column::releases, w.releases > 0 ? pg::param(w.releases) : pg::param_null(INT4OID)),
         assign(Column::paused_saga,
-               w.is_set_aside ? pg::param(saga.definition->saga) : pg::param_null(TEXTOID))};
+               w.is_held_back ? pg::param(saga.definition->saga) : pg::param_null(TEXTOID))};
 }
 
 using NewWorkRow = std::array<pg::Assignment, std::tuple_size_v<WorkValues> + 9>;
@@ -358,7 +358,7 @@ void write_row(Saga &saga, const core::WorkRow &row) {
     }
     CRASH_POINT("step: work row written, nobody woken");
     // Only noted here. The wake happens after the commit, when others can see the row.
-    if (row.wakes && !w.is_set_aside)
+    if (row.wakes && !w.is_held_back)
         wake_for(saga, w, queue);
 }
 

@@ -1,6 +1,7 @@
 // An answer of a service under its lease, and a batch of answers.
 #pragma once
 #include "core/saga/saga_answers.hpp"
+#include "core/saga/saga_state.hpp"
 
 #include "pg/statement/array.hpp"
 #include "pg/statement/function.hpp"

@@ -20,9 +20,9 @@
 #include "src/queue/queue_waiters.hpp"
 #include "src/ring/rings.hpp"
 #include "src/saga/child.hpp"
+#include "src/saga/held_back.hpp"
 #include "src/saga/postpone.hpp"
 #include "src/saga/saga_tables.hpp"
-#include "src/saga/set_aside.hpp"
 #include "src/saga/step_call.hpp"
 #include "src/saga/store.hpp"
 #include "src/service/claimer.hpp"
@@ -46,8 +46,8 @@ constexpr int32 wanted_max = 4096;
 // The most leases that ran out that a call settles. Workers settle them as well.
 constexpr size_t expired_max = 100;
 
-// A call that has set so many steps aside searches no more: workers set aside what is left.
-constexpr int32 set_aside_max = 100;
+// A call that has held so many steps back searches no more: workers hold back what is left.
+constexpr int32 held_back_max = 100;
 // The most steps that a call brings back whose pause is over. Workers bring them back as well.
 constexpr int32 brought_back_max = 100;
 
@@ -70,7 +70,7 @@ struct Given {
     SentValue input, results, headers;
 };
 
-enum class Claimed : uint8_t { yes, no, deferred, set_aside };
+enum class Claimed : uint8_t { yes, no, deferred, held_back };
 
 /// The tables that a claim reads and then writes.
 constexpr std::array written_tables{&saga_table, &work_table};
@@ -159,12 +159,12 @@ Claimed claim_one(const Claim &claim, const FoundItem &candidate, Given &given,
                                                           claim.queue, pg::random_fraction());
     if (!work)
         defer_under_ancestors(*saga, candidate);
-    const bool is_set_aside = !work && saga->is_paused;
-    if (is_set_aside)
+    const bool is_held_back = !work && saga->is_paused;
+    if (is_held_back)
         core::arrange_work(*saga);
     if (!work || is_deferred(claim, *saga, *work)) {
         write_saga(*saga); // a lease or a deadline may have been settled
-        return is_set_aside ? Claimed::set_aside : work ? Claimed::deferred : Claimed::no;
+        return is_held_back ? Claimed::held_back : work ? Claimed::deferred : Claimed::no;
     }
     given = claim_step(claim, *saga, step, *work, result);
     return Claimed::yes;
@@ -193,8 +193,8 @@ template <class F> void with_item(const Claim &claim, const FoundItem &candidate
 /// claimed nor deferred.
 struct Tried {
     int32 claimed;
-    int32 deferred;  ///< those that were set aside, too
-    int32 set_aside; ///< since their definition is paused
+    int32 deferred;  ///< those that were held back, too
+    int32 held_back; ///< since their definition is paused
     int32 refused;   ///< by the limit of their group, which steps of lower ranks have filled
     int32 found;
     bool is_cut;    ///< there may be more behind these
@@ -208,7 +208,7 @@ Tried claim_some(Claim &claim, const ClaimSearch &search, int32 wanted, pg::Resu
     const Candidates candidates = find_candidates(search);
     Tried tried{.claimed = 0,
                 .deferred = 0,
-                .set_aside = 0,
+                .held_back = 0,
                 .refused = 0,
                 .found = candidates.found(),
                 .is_cut = candidates.is_cut,
@@ -234,8 +234,8 @@ Tried claim_some(Claim &claim, const ClaimSearch &search, int32 wanted, pg::Resu
                 claim.bytes.add(value);
         }
         tried.claimed += outcome == Claimed::yes ? 1 : 0;
-        tried.deferred += outcome == Claimed::deferred || outcome == Claimed::set_aside ? 1 : 0;
-        tried.set_aside += outcome == Claimed::set_aside ? 1 : 0;
+        tried.deferred += outcome == Claimed::deferred || outcome == Claimed::held_back ? 1 : 0;
+        tried.held_back += outcome == Claimed::held_back ? 1 : 0;
         conflicts += outcome == Claimed::no ? 1 : 0;
     }
     note_conflicts(search, conflicts);
@@ -264,12 +264,12 @@ bool settle_expired(const Claim &claim, const ClaimSearch &search) {
 /// Returns the number of claimed steps, at most `wanted`.
 int32 claim_due(Claim &claim, ClaimSearch search, int32 wanted, pg::ResultSet &result) {
     search.wanted = wanted;
-    int32 claimed = 0, inside = 0, set_aside = 0;
+    int32 claimed = 0, inside = 0, held_back = 0;
     for (int32 searches = 0;
-         searches < searches_max && claimed < wanted && set_aside < set_aside_max;) {
+         searches < searches_max && claimed < wanted && held_back < held_back_max;) {
         const Tried tried = claim_some(claim, search, wanted - claimed, result);
         claimed += tried.claimed;
-        set_aside += tried.set_aside;
+        held_back += tried.held_back;
         if (tried.found == 0 || (tried.claimed > 0 && tried.refused == 0) ||
             claim.bytes.are_passed())
             break;

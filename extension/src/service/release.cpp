@@ -1,5 +1,6 @@
 // release_step, release_steps: a service gives back what it has claimed and not done.
 #include "core/saga/saga_answers.hpp"
+#include "core/saga/saga_state.hpp"
 #include "core/time/length.hpp"
 
 #include "pg/clock.hpp"

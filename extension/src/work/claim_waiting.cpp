@@ -19,7 +19,7 @@ constexpr int64 search_on_us = 100 * 1000;
 /// Maximum number of entries of leases that have not run out which one look reads.
 constexpr size_t leases_ahead_max = 64;
 
-constinit pg::Statement has_set_aside{
+constinit pg::Statement has_held_back{
     "SELECT EXISTS (SELECT FROM stacksaga.work"
     "                WHERE paused_saga = $1 AND ring_id = $2 AND queue = $3)",
     pg::Reads::this_node};
@@ -28,7 +28,7 @@ constinit pg::Statement has_set_aside{
 bool has_to_bring_back(const ClaimSearch &search) {
     for (const DefinitionPause &pause : definition_pauses())
         if (pause.is_over(search.now) &&
-            has_set_aside
+            has_held_back
                 .run(pg::param(pause.saga), pg::param(search.ring_id), pg::param(search.queue))
                 .boolean(0))
             return true;

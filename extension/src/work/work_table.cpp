@@ -118,7 +118,7 @@ constexpr std::array work_indexes{
                      "(group_key <> ''::text))",
         .holds = [](const pg::TableRow &row) { return is_leased(row) && has_group(row); }},
     pg::TableIndex{
-        .name = "work_set_aside",
+        .name = "work_held_back",
         .key = {WorkColumn::paused_saga, WorkColumn::ring_id, WorkColumn::queue,
                 WorkColumn::resume_at},
         .predicate = "(paused_saga IS NOT NULL)",

@@ -46,7 +46,7 @@ enum class WorkIndex : uint8 {
     by_group,
     leased,
     leased_by_group,
-    set_aside,
+    held_back,
 };
 
 extern constinit pg::Table work_table;

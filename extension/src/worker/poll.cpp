@@ -13,7 +13,7 @@
 #include "src/definition/definition_pauses.hpp"
 #include "src/outbox/delivery/delivery_worker.hpp"
 #include "src/ring/node.hpp"
-#include "src/saga/set_aside.hpp"
+#include "src/saga/held_back.hpp"
 #include "src/worker/due_items.hpp"
 
 namespace stacksaga {
@@ -22,7 +22,7 @@ namespace {
 
 // How long batches of sagas follow each other before messages are delivered.
 constexpr int64 turn_time_max_us = 250 * 1000;
-// Of how many sagas a turn sets steps aside since their definition is paused, and how many steps it
+// Of how many sagas a turn holds steps back since their definition is paused, and how many steps it
 // brings back whose pause is over.
 constexpr int32 page_of_pause = 1000;
 
@@ -73,19 +73,19 @@ DeliveryOutcome deliver(const NodeIdentity &node, MemoryContext memory) {
     return delivered;
 }
 
-/// Sets aside steps of definitions that are paused, and brings back those whose pause is over.
+/// Holds back steps of definitions that are paused, and brings back those whose pause is over.
 /// Returns whether there may be more.
 bool heed_pauses(TimestampTz now) {
     int32 count = 0;
-    bool is_any_over = false, has_set_aside = false;
+    bool is_any_over = false, has_held_back = false;
     in_transaction([&] {
-        has_set_aside = set_page_aside_of_pause(page_of_pause, now);
+        has_held_back = hold_page_back_of_pause(page_of_pause, now);
         is_any_over = is_any_pause_over(now);
         count = is_any_over ? bring_back_all(page_of_pause, now) : 0;
     });
     if (is_any_over && count == 0)
         in_transaction([&] { forget_pauses(now); });
-    return has_set_aside || count > 0;
+    return has_held_back || count > 0;
 }
 
 } // namespace

@@ -20,8 +20,8 @@
 #include "src/outbox/delivery/delivery_worker.hpp"
 #include "src/outbox/log/log_tick.hpp"
 #include "src/ring/rings.hpp"
+#include "src/saga/held_back.hpp"
 #include "src/saga/postpone.hpp"
-#include "src/saga/set_aside.hpp"
 #include "src/schedule/firing.hpp"
 #include "src/work/pending_search.hpp"
 

@@ -185,7 +185,7 @@ TEST(LocalTime, AnIntervalAgreesWithAClockThatIsWatched) {
                 {at, static_cast<std::int64_t>(random() % 56) * 1800 - 14 * hour});
         const int hours = static_cast<int>(random() % 24),
                   minutes = static_cast<int>(random() % 60);
-        for (const std::string text :
+        for (const std::string &text :
              {std::to_string(minutes) + " * * * *", "*/7 " + std::to_string(hours) + " * * *",
               std::to_string(minutes) + " */5 */2 * *"}) {
             const Cron cron = read_cron(text).cron;

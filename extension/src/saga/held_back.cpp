@@ -1,4 +1,4 @@
-#include "src/saga/set_aside.hpp"
+#include "src/saga/held_back.hpp"
 
 #include "core/ring/murmur3.hpp"
 #include "core/saga/saga_state.hpp"
@@ -19,13 +19,13 @@ namespace {
 
 using pg::assign;
 
-enum class AsideColumn : uint8_t { saga_id, token };
-#define SELECT_ASIDE "SELECT saga_id, token FROM stacksaga.work WHERE paused_saga = $1"
-constinit pg::Select<AsideColumn> select_of_queue{
-    SELECT_ASIDE " AND ring_id = $2 AND queue = $3 ORDER BY resume_at LIMIT $4",
+enum class HeldColumn : uint8_t { saga_id, token };
+#define SELECT_HELD "SELECT saga_id, token FROM stacksaga.work WHERE paused_saga = $1"
+constinit pg::Select<HeldColumn> select_of_queue{
+    SELECT_HELD " AND ring_id = $2 AND queue = $3 ORDER BY resume_at LIMIT $4",
     pg::Reads::this_node};
-constinit pg::Select<AsideColumn> select_any{
-    SELECT_ASIDE " ORDER BY ring_id, queue, resume_at LIMIT $2", pg::Reads::this_node};
+constinit pg::Select<HeldColumn> select_any{
+    SELECT_HELD " ORDER BY ring_id, queue, resume_at LIMIT $2", pg::Reads::this_node};
 enum class DueColumn : uint8_t { saga_id, created_at };
 constinit pg::Select<DueColumn> lock_page{
     "SELECT saga_id, created_at FROM stacksaga.saga"
@@ -33,7 +33,7 @@ constinit pg::Select<DueColumn> lock_page{
     "   AND (created_at, saga_id) > ($3, $4) ORDER BY created_at, saga_id LIMIT $5"
     " FOR NO KEY UPDATE SKIP LOCKED"};
 // What core/saga/saga.cpp holds back of such sagas for the pause alone.
-constinit pg::Statement set_page_aside{
+constinit pg::Statement hold_page_back{
     "UPDATE stacksaga.work AS w SET resume_at = w.due_at, due_at = 'infinity', paused_saga = $3"
     "  FROM stacksaga.definition_step AS d"
     " WHERE w.saga_id = ANY ($1) AND d.definition_id = $2 AND d.step_no = w.step_no"
@@ -96,8 +96,8 @@ template <class F> int32 bring_back_of_each(int32 limit, TimestampTz now, F &&se
         const auto rows = select(pg::param(pause.saga), int64{limit - count});
         for (uint64 i = 0; i < rows.count(); ++i) {
             CHECK_FOR_INTERRUPTS();
-            count += bring_back_steps(rows.uuid(i, AsideColumn::saga_id),
-                                      rows.int8(i, AsideColumn::token), pause.saga);
+            count += bring_back_steps(rows.uuid(i, HeldColumn::saga_id),
+                                      rows.int8(i, HeldColumn::token), pause.saga);
         }
     }
     return count;
@@ -147,19 +147,19 @@ bool walk_on(const DefinitionPause &pause, int32 limit) {
         walk.saga_id = ids[count - 1];
     }
     if (count > 0)
-        set_page_aside.touch(pg::param_array(std::span<const pg_uuid_t>{ids, count}), definition,
+        hold_page_back.touch(pg::param_array(std::span<const pg_uuid_t>{ids, count}), definition,
                              pg::param(pause.saga));
     return true;
 }
 
 } // namespace
 
-bool set_page_aside_of_pause(int32 limit, TimestampTz now) {
+bool hold_page_back_of_pause(int32 limit, TimestampTz now) {
     if (definition_pauses().empty() || saga_table.obstacle() != nullptr ||
         work_table.obstacle() != nullptr)
         return false;
     for (const DefinitionPause &pause : copy_of_pauses()) {
-        if (pause.is_over(now) || has_walked(pause) || !may_set_aside(pause.saga, now))
+        if (pause.is_over(now) || has_walked(pause) || !may_hold_back(pause.saga, now))
             continue;
         if (walk.pause != number_of(pause))
             walk = {.pause = number_of(pause)};

@@ -1,9 +1,9 @@
-// Steps that a paused definition has set aside are due again when the pause is over: page by page,
+// Steps that a paused definition has held back are due again when the pause is over: page by page,
 // at the instants that they had, so that they stand where they stood.
 //
 // Workers bring them back in transactions of their own, claims and run_pending() in the caller's
 // before they search. A page takes the lock of each saga and passes over those that others hold; a
-// row that was set aside since is found by a later page (definition/definition_pauses.hpp).
+// row that was held back since is found by a later page (definition/definition_pauses.hpp).
 #pragma once
 #include "pg/pg.hpp"
 
@@ -16,15 +16,15 @@ int32 bring_back(int32 ring_id, std::string_view queue, int32 limit, TimestampTz
 /// The same of all rings and queues.
 int32 bring_back_all(int32 limit, TimestampTz now);
 
-/// Sets aside the steps of the next sagas of a definition that is paused, which this session has
+/// Holds back the steps of the next sagas of a definition that is paused, which this session has
 /// not gone through since the pause began: so claims and turns of workers do not meet them. Steps
-/// that it misses are set aside when they are met. False: there are no more sagas. In a transaction
+/// that it misses are held back when they are met. False: there are no more sagas. In a transaction
 /// that does nothing else.
-bool set_page_aside_of_pause(int32 limit, TimestampTz now);
+bool hold_page_back_of_pause(int32 limit, TimestampTz now);
 
 /// Whether a pause is over and its row has not been removed.
 bool is_any_pause_over(TimestampTz now);
-/// Removes the rows of pauses that are over, where nothing is set aside any more. In a transaction
+/// Removes the rows of pauses that are over, where nothing is held back any more. In a transaction
 /// that does nothing else.
 void forget_pauses(TimestampTz now);
 
