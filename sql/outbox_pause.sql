@@ -113,7 +113,7 @@ SELECT paused FROM stacksaga.subscriptions WHERE subscription = 'handled';
 
 -- Who did it, and for what reason.
 SELECT action, object, reason FROM stacksaga.operator_actions
- WHERE object IN ('subscription service', 'subscription handled', 'subscription saved') AND at >= :'began' ORDER BY at;
+ WHERE object IN ('subscription service', 'subscription handled', 'subscription saved') AND at BETWEEN :'began' AND :'began'::timestamptz + interval '1 day' ORDER BY at;
 
 SELECT stacksaga.drop_subscription('handled'), stacksaga.drop_subscription('saved', discard => true);
 SET client_min_messages = warning;
