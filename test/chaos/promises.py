@@ -220,8 +220,8 @@ def paused(history, tables):
     for call in history.of('claim', outcomes=('ok',)):
         for step in call['value'] or ():
             checked += 1
-            look(call, 'queue', 'payments')
-            if step['direction'] == 'act':
+            if step['direction'] == 'act':   # compensations are done all the same
+                look(call, 'queue', 'payments')
                 look(call, 'definition', step['saga'])
     for call in history.of('receive', outcomes=('ok',)):
         if call['value']:
