@@ -62,7 +62,7 @@ sub acts
 }
 
 # Logged in.
-$browser->becomes(q{!document.querySelector('#log-in').hidden}, 'one can log in');
+$browser->becomes(q{document.querySelector('#log-in')?.hidden === false}, 'one can log in');
 $browser->evaluate(q{document.querySelector('#log-in').click()});
 type_into('#login-user', 'alice');
 type_into('#login-password', 'right');
