@@ -195,8 +195,10 @@ std::vector<Goal> goals_of(const Plans &plans, const State &state) {
     if (pivot_stands)
         return {Goal::completed};
     const bool acts = state.saga[0].direction == static_cast<Byte>(Direction::act);
+    // A deadline that had passed before the park is due when the saga goes on.
+    const bool is_overdue = state.saga[0].deadline == 2 && !plans.of(0).shape().parks;
     if (acts && state.saga[1].exists == 0 && !is_forgotten_doubt)
-        return {Goal::completed, Goal::failed};
+        return is_overdue ? std::vector{Goal::failed} : std::vector{Goal::completed, Goal::failed};
     return {Goal::any};
 }
 

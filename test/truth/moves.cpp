@@ -426,6 +426,10 @@ bool World::apply(State &state, const Move &move) const {
     case What::deadline_passes:
         if (saga.deadline != 1 || core::is_final(static_cast<Status>(saga.status)))
             return false;
+        // The time that it is parked in direction act does not count.
+        if (saga.status == static_cast<Byte>(Status::parked) &&
+            saga.direction == static_cast<Byte>(Direction::act))
+            return false;
         saga.deadline = 2;
         return true;
     case What::deadline_due:
