@@ -214,9 +214,12 @@ void Rules::verified(const StepPlan &step, Finding finding, Window w) {
 }
 
 // Nothing was heard under the lease, or until the timeout: nobody knows what the service did.
-void Rules::lapsed(const StepPlan &step, Direction direction) {
+void Rules::lapsed(const StepPlan &step, Direction direction, Window noticed) {
     const Task &t = task(step, direction);
+    const bool was_parked = s_.status == Status::parked;
     failed(step, direction, {.word = Word::unknown, .since = {t.until(), t.until()}});
+    if (!was_parked && s_.status == Status::parked) // when somebody notices it
+        s_.parked_at = noticed.to;
 }
 
 // It had no effect, which says nothing of an earlier attempt in doubt.

@@ -63,7 +63,7 @@ void Model::let_time_pass(Window w) {
                 const Task &t = rules.task(step, d);
                 if (t.phase != Phase::claimed || t.until() > w.to)
                     continue;
-                rules.lapsed(step, d);
+                rules.lapsed(step, d, w);
                 add(after);
             }
         }

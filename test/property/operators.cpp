@@ -114,7 +114,7 @@ std::string_view Rules::resolve(const StepPlan &step, Action action, Window w) {
         return refused;
     for (Direction d : {Direction::act, Direction::compensate})
         if (task(step, d).phase == Phase::claimed && task(step, d).until() <= w.from)
-            lapsed(step, d);
+            lapsed(step, d, w);
     if (s.act.phase == Phase::claimed || s.compensate.phase == Phase::claimed)
         return refused;
     const bool acts = s_.direction == Direction::act;

@@ -30,7 +30,7 @@ public:
     void completed(const StepPlan &step, Direction direction, Window w, bool has_output,
                    int output);
     void failed(const StepPlan &step, Direction direction, const Failing &f);
-    void lapsed(const StepPlan &step, Direction direction);
+    void lapsed(const StepPlan &step, Direction direction, Window noticed);
     void verified(const StepPlan &step, Finding finding, Window w);
     void deadline_passed(Window w);
     /// A waiting timer or signal step whose time has come.

@@ -173,22 +173,6 @@ $others[1]->woken_by(
 	});
 $_->quit for @others;
 
-# Two hundred wait, and one message wakes one of them; nothing is executed while they wait.
-sub start_waiting
-{
-	my ($count, $call) = @_;
-	my @waiters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. $count;
-	for my $waiter (@waiters)
-	{
-		$waiter->{stdin} .= "$call;\n\\echo over\n";
-		$waiter->{run}->pump_nb;
-	}
-	$node->poll_query_until('postgres', qq{
-		SELECT count(*) = $count FROM pg_stat_activity WHERE wait_event = 'Extension' AND query LIKE 'CALL%'})
-	  or die 'they do not wait';
-	return @waiters;
-}
-
 sub stop_waiting
 {
 	my ($call, @waiters) = @_;
@@ -197,7 +181,8 @@ sub stop_waiting
 	$_->quit for @waiters;
 }
 
-my @waiters = start_waiting(200, q{CALL serve('crowd')});
+# Two hundred wait, and one message wakes one of them; nothing is executed while they wait.
+my @waiters = StacksagaWaiter::crowd($node, 200, q{CALL serve('crowd')});
 my $transactions = q{SELECT xact_commit FROM pg_stat_database WHERE datname = 'postgres'};
 
 # It looks at the clock some thirty times.
@@ -221,7 +206,7 @@ cmp_ok($returned, '<', 2 * $messages, "one message wakes one of them ($returned 
 stop_waiting(q{CALL serve('crowd')}, @waiters);
 
 # Nobody receives: each of them hears of it in turn.
-@waiters = start_waiting(4, q{CALL stacksaga.wait_for_messages('crowd', '1 minute')});
+@waiters = StacksagaWaiter::crowd($node, 4, q{CALL stacksaga.wait_for_messages('crowd', '1 minute')});
 $begun = time;
 publish('crowd');
 $_->query_until(qr/over/, '') for @waiters;
@@ -234,7 +219,7 @@ sub publish_keys { return "SELECT count(stacksaga.publish('shared', '1', n::text
 psql(publish_keys(1, 14));
 psql(q{SELECT count(*) FROM stacksaga.receive_messages('shared', 'full', 1000)});
 cmp_ok(psql(q{SELECT count(*) FROM stacksaga.subscription_position WHERE consumer = 'full'}), '>=', 8, 'a consumer has half of the partitions');
-@waiters = start_waiting(3, q{CALL stacksaga.wait_for_messages('shared', '1 minute', 'full')});
+@waiters = StacksagaWaiter::crowd($node, 3, q{CALL stacksaga.wait_for_messages('shared', '1 minute', 'full')});
 my $other = StacksagaWaiter->new($node, 'shared', 6, 'wait_for_messages');
 # As another consumer asks, that is its share.
 $other->woken_by('a waiter that has its share hands the wake on',

@@ -127,21 +127,7 @@ $committer->quit;
 psql(q{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('here', 'w')});
 
 # Several wait. Nobody claims the step: each of them hears of it in turn.
-sub start_waiting
-{
-	my ($count, $call) = @_;
-	my @waiters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. $count;
-	for my $waiter (@waiters)
-	{
-		$waiter->{stdin} .= "$call;\n\\echo over\n";
-		$waiter->{run}->pump_nb;
-	}
-	$node->poll_query_until('postgres', qq{
-		SELECT count(*) = $count FROM pg_stat_activity WHERE wait_event = 'Extension' AND query LIKE 'CALL%'})
-	  or die 'they do not wait';
-	return @waiters;
-}
-my @waiters = start_waiting(4, q{CALL stacksaga.wait_for_steps('crowd', '1 minute')});
+my @waiters = StacksagaWaiter::crowd($node, 4, q{CALL stacksaga.wait_for_steps('crowd', '1 minute')});
 my $before = Time::HiRes::time();
 psql(q{SELECT stacksaga.start_saga('crowd')});
 $_->query_until(qr/over/, '') for @waiters;
@@ -150,7 +136,7 @@ $_->quit for @waiters;
 psql(q{SELECT stacksaga.complete_step(saga_id, step, lease) FROM stacksaga.claim_steps('crowd', 'w')});
 
 # They claim: a step wakes one of them, and another one that looks whether it was claimed.
-@waiters = start_waiting(8, 'CALL serve()');
+@waiters = StacksagaWaiter::crowd($node, 8, 'CALL serve()');
 my $steps = 30;
 for my $number (1 .. $steps)
 {
@@ -171,7 +157,7 @@ sub stop_serving
 stop_serving('CALL serve()');
 
 # A commit of many steps that one claim takes wakes one of them, and another one that looks whether it was claimed.
-@waiters = start_waiting(8, 'CALL serve_bulk()');
+@waiters = StacksagaWaiter::crowd($node, 8, 'CALL serve_bulk()');
 sub start_bulk
 {
 	my ($count) = @_;
@@ -190,7 +176,7 @@ cmp_ok(start_bulk(1000), '<', 60, 'nor one of more than a claim takes');
 stop_serving('CALL serve_bulk()');
 
 # But as many as there are to be claimed, where each claims one of them.
-@waiters = start_waiting(8, 'CALL claim_one()');
+@waiters = StacksagaWaiter::crowd($node, 8, 'CALL claim_one()');
 psql(q{SELECT count(*) FROM stacksaga.start_sagas('bulk', ARRAY(SELECT '{}'::jsonb FROM generate_series(1, 8)))});
 $_->query_until(qr/over/, '') for @waiters;
 is(psql(q{SELECT count(*) FROM stacksaga.work WHERE queue = 'bulk' AND lease IS NOT NULL}), 8, 'eight waiters claim one step each');

@@ -45,7 +45,7 @@ constinit pg::Select<QueueColumn> select_queues{
     pg_unreachable();
 }
 
-/// Whoever waits looks again: services whose queues have steps of the saga, and workers.
+/// Services that wait for queues with steps of the saga look again, and workers do.
 void wake_all(std::string_view saga) {
     const auto rows = select_queues.run(pg::param(saga));
     for (uint64 i = 0; i < rows.count(); ++i)

@@ -46,7 +46,7 @@ constexpr int32 wanted_max = 4096;
 // The most leases that ran out that a call settles. Workers settle them as well.
 constexpr size_t expired_max = 100;
 
-// A call that has held so many steps back searches no more: workers hold back what is left.
+// A call that has held back this number of steps searches no more: workers hold back the rest.
 constexpr int32 held_back_max = 100;
 // The most steps that a call brings back whose pause is over. Workers bring them back as well.
 constexpr int32 brought_back_max = 100;

@@ -25,7 +25,7 @@ constexpr size_t few_max = 64;
 constexpr int32 visits_max = 256;
 /// So many steps of a group that it may not take a search steps over.
 constexpr int32 passed_max = 64;
-/// Among so many groups a session that has not claimed from groups yet chooses where it begins.
+/// The most groups among which a session that has not claimed from groups yet chooses its first.
 constexpr int32 drawn_max = 32;
 
 /// Others may have locked some of the steps of lower ranks that wait longest.

@@ -4,6 +4,7 @@
 #   my $consumer = StacksagaWaiter->new($node, 'billing', 6, 'wait_for_messages');
 #   $service->woken_by('a new saga wakes it', sub { ... });     # a test
 #   $service->{pid}, $service->quit
+#   my @waiters = StacksagaWaiter::crowd($node, 4, q{CALL stacksaga.wait_for_steps('payments')});
 package StacksagaWaiter;
 
 use strict;
@@ -34,6 +35,22 @@ sub woken_by
 	$wakes->();
 	$self->{session}->query_until(qr/woken $test/, '');
 	return cmp_ok(Time::HiRes::time() - $before, '<', $self->{seconds}, $test);
+}
+
+# Sessions that run a call, once all of them wait; each prints "over" when it returns.
+sub crowd
+{
+	my ($node, $count, $call) = @_;
+	my @waiters = map { $node->background_psql('postgres', on_error_stop => 0) } 1 .. $count;
+	for my $waiter (@waiters)
+	{
+		$waiter->{stdin} .= "$call;\n\\echo over\n";
+		$waiter->{run}->pump_nb;
+	}
+	$node->poll_query_until('postgres', qq{
+		SELECT count(*) = $count FROM pg_stat_activity WHERE wait_event = 'Extension' AND query LIKE 'CALL%'})
+	  or die 'they do not wait';
+	return @waiters;
 }
 
 sub quit { return $_[0]->{session}->quit }
